@@ -131,4 +131,10 @@ void collect_names(const Graph& graph, std::unordered_set<std::string>& names) {
   }
 }
 
+std::size_t initializer_bytes(const Graph& graph) {
+  std::size_t bytes = 0;
+  for (const Initializer& i : graph.initializers) bytes += i.tensor.bytes().size();
+  return bytes;
+}
+
 }  // namespace saturate

@@ -162,6 +162,8 @@ struct Model {
 // The model's own function that a node calls; null where it calls none.
 const Function* called_function(const Model& model, const Node& node);
 
+// Of all data of a graph's initializers.
+std::size_t initializer_bytes(const Graph& graph);
 // Names that the nodes of a graph (a subgraph of something) take from outside, in order of first use, without duplicates.
 std::vector<std::string> captured_names(const Graph& graph);
 // Every name of a graph and of its subgraphs.

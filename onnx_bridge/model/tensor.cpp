@@ -13,25 +13,14 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/model/bytes.h"
+#include "onnx_bridge/model/dtype_rows.h"
 
 namespace saturate {
 namespace {
 
-struct TypeRow {
-  std::string_view name;
-  int bits;
-};
-
-constexpr std::array<TypeRow, 29> kTypes = {
-    {{"undefined", 0},      {"float", 32},     {"uint8", 8},          {"int8", 8},         {"uint16", 16},   {"int16", 16},
-     {"int32", 32},         {"int64", 64},     {"string", 0},         {"bool", 8},         {"float16", 16},  {"double", 64},
-     {"uint32", 32},        {"uint64", 64},    {"complex64", 64},     {"complex128", 128}, {"bfloat16", 16}, {"float8e4m3fn", 8},
-     {"float8e4m3fnuz", 8}, {"float8e5m2", 8}, {"float8e5m2fnuz", 8}, {"uint4", 4},        {"int4", 4},      {"float4e2m1", 4},
-     {"float8e8m0", 8},     {"uint2", 2},      {"int2", 2},           {"float6e2m3", 6},   {"float6e3m2", 6}}};
-
-const TypeRow* row_of(DType dtype) {
+const DtypeRow* row_of(DType dtype) {
   const auto i = static_cast<std::int32_t>(dtype);
-  return i >= 0 && i < static_cast<std::int32_t>(kTypes.size()) ? &kTypes[static_cast<std::size_t>(i)] : nullptr;
+  return i >= 0 && i < static_cast<std::int32_t>(kDtypes.size()) ? &kDtypes[static_cast<std::size_t>(i)] : nullptr;
 }
 
 // How a small float format spends its codes (ONNX docs, technical/float8.md, float4.md; OCP MX v1.0).
@@ -264,18 +253,18 @@ bool store_double(Tensor& t, std::int64_t i, double value) {
 }
 
 int bit_width(DType dtype) {
-  const TypeRow* row = row_of(dtype);
+  const DtypeRow* row = row_of(dtype);
   return row ? row->bits : 0;
 }
 
 std::string dtype_name(DType dtype) {
-  const TypeRow* row = row_of(dtype);
+  const DtypeRow* row = row_of(dtype);
   return row ? std::string(row->name) : fmt::format("type {}", static_cast<std::int32_t>(dtype));
 }
 
 std::optional<DType> parse_dtype(std::string_view name) {
-  for (std::size_t i = 1; i < kTypes.size(); ++i)
-    if (kTypes[i].name == name) return static_cast<DType>(i);
+  for (std::size_t i = 1; i < kDtypes.size(); ++i)
+    if (kDtypes[i].name == name) return static_cast<DType>(i);
   return std::nullopt;
 }
 

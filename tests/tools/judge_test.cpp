@@ -120,10 +120,10 @@ TEST(Judge, LargeWeightsGoByFilesAndAreNotInTheMessage) {
   model.graph.initializers.push_back({"v", Tensor(DType::kFloat, {3}), nullptr});
   const auto given = give_model(model);
   ASSERT_TRUE(given.ok()) << given.status();
-  EXPECT_LT(given->message.size(), 1000u);
-  ASSERT_EQ(given->weights.size(), 1u);
-  EXPECT_EQ(given->weights[0].name, "w");
-  EXPECT_EQ(given->weights[0].bytes, std::size_t{1} << 25);
+  EXPECT_LT((*given)->message.size(), 1000u);
+  ASSERT_EQ((*given)->weights.size(), 1u);
+  EXPECT_EQ((*given)->weights[0].name, "w");
+  EXPECT_EQ((*given)->weights[0].bytes, std::size_t{1} << 25);
 }
 
 TEST(Judge, WhatIsNoRuntimeIsRefusedInALine) {

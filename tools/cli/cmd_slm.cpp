@@ -24,8 +24,7 @@ namespace {
 constexpr std::size_t kLargeModel = std::size_t{1} << 30, kRoom = std::size_t{128} << 20, kRoomShare = 128;
 
 std::size_t room_of(const Model& model) {
-  std::size_t weights = 0;
-  for (const Initializer& i : model.graph.initializers) weights += i.tensor.bytes().size();
+  const std::size_t weights = initializer_bytes(model.graph);
   return weights < kLargeModel ? kRoom : weights / kRoomShare;
 }
 

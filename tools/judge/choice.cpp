@@ -61,7 +61,7 @@ void take_runtime(std::vector<std::shared_ptr<Judge>>& judges, OtherRuntime& run
   if (judges.empty()) return;
   const std::shared_ptr<Judge> judge = judges.front();
   judges.erase(judges.begin());
-  runtime = {"onnxruntime", [judge, open = judge->opener(JudgeLevel::kNone)](const Model& model) { return open(model); }};
+  runtime = {"onnxruntime", judge->opener(JudgeLevel::kNone)};
 }
 
 absl::Status choose_judges(const JudgeWords& words, VerifyOptions& check) {

@@ -93,15 +93,16 @@ OpenFile::~OpenFile() {
   if (file_ >= 0) ::close(file_);
 }
 
-absl::StatusOr<GivenModel> give_model(const Model& model) {
-  GivenModel out;
+absl::StatusOr<std::shared_ptr<const GivenModel>> give_model(const Model& model) {
+  const auto given = std::make_shared<GivenModel>();
+  GivenModel& out = *given;
   for (const ValueInfo& output : model.graph.outputs) {
     out.outputs.push_back(output.name);
     out.output_types.push_back(output.type);
   }
-  for (const Initializer& i : model.graph.initializers) out.bytes += i.tensor.bytes().size();
   std::vector<DetachedData> apart;
-  auto message = serialize_model(model, out.bytes >= kLargeModel ? kLargeWeight : SIZE_MAX, apart, LeftOutAs::kExternal);
+  auto message =
+      serialize_model(model, initializer_bytes(model.graph) >= kLargeModel ? kLargeWeight : SIZE_MAX, apart, LeftOutAs::kExternal);
   if (!message.ok()) return message.status();
   out.message = *std::move(message);
   std::vector<const Initializer*> dense;
@@ -116,7 +117,7 @@ absl::StatusOr<GivenModel> give_model(const Model& model) {
     if (!places.in_its_file(place, t)) to_copy.emplace_back(place, t);
   }
   if (absl::Status s = places.copied(to_copy); !s.ok()) return s;
-  return out;
+  return given;
 }
 
 }  // namespace saturate

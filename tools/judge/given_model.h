@@ -40,11 +40,10 @@ struct GivenModel {
   std::vector<WeightPlace> weights;
   std::vector<std::string> outputs;
   std::vector<ValueType> output_types;
-  std::size_t bytes = 0;  // of all weights
 };
 
 // Weights that lie in files already are handed over as these files. Others are copied: to memory that is shared where they are less than 1
 // GB together, else to a file without a name in the folder for temporary ones.
-absl::StatusOr<GivenModel> give_model(const Model& model);
+absl::StatusOr<std::shared_ptr<const GivenModel>> give_model(const Model& model);
 
 }  // namespace saturate

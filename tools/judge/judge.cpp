@@ -135,7 +135,7 @@ absl::Status status_of(wire::Answer answer, std::string message) {
 
 }  // namespace
 
-struct Judge::Impl : std::enable_shared_from_this<Judge::Impl> {
+struct Judge::Impl {
   JudgeSetup setup;
   std::string version;
   std::unique_ptr<JudgeProcess> process;
@@ -216,53 +216,41 @@ namespace {
 // A model that is loaded at a level; again where the process that had it is gone.
 class JudgeSession {
  public:
-  JudgeSession(std::shared_ptr<Judge::Impl> judge, GivenModel model, JudgeLevel level);
+  JudgeSession(std::shared_ptr<Judge::Impl> judge, std::shared_ptr<const GivenModel> model, JudgeLevel level)
+      : judge_(std::move(judge)), model_(std::move(model)), level_(level) {}
   absl::Status load();
   absl::StatusOr<Ran> run(const Inputs& inputs, double seconds);
   ~JudgeSession();
 
  private:
   std::shared_ptr<Judge::Impl> judge_;
-  GivenModel model_;
+  std::shared_ptr<const GivenModel> model_;
   JudgeLevel level_;
   std::uint64_t id_ = 0, generation_ = 0;  // 0: not loaded
 };
-
-JudgeSession::JudgeSession(std::shared_ptr<Judge::Impl> judge, GivenModel model, JudgeLevel level)
-    : judge_(std::move(judge)), model_(std::move(model)), level_(level) {}
 
 absl::Status JudgeSession::load() {
   if (absl::Status s = judge_->ready(); !s.ok()) return s;
   generation_ = judge_->generation;
   id_ = judge_->next_id++;
-  wire::Packer give;
-  give.number(wire::Ask::kGive);
-  give.number(id_);
-  give.text(model_.message);
-  give.number(static_cast<std::uint64_t>(model_.weights.size()));
-  for (const WeightPlace& weight : model_.weights) {
-    give.text(weight.name);
-    give.number(static_cast<std::int32_t>(weight.dtype));
-    give.number(static_cast<std::uint32_t>(weight.dims.size()));
-    for (const std::int64_t dim : weight.dims) give.number(dim);
-    give.number(weight.file);
-    give.number(weight.offset);
-    give.number(weight.bytes);
+  wire::Packer ask;
+  ask.number(wire::Ask::kLoad);
+  ask.number(id_);
+  ask.number(level_);
+  ask.text(model_->message);
+  ask.number(static_cast<std::uint64_t>(model_->weights.size()));
+  for (const WeightPlace& weight : model_->weights) {
+    ask.text(weight.name);
+    ask.number(static_cast<std::int32_t>(weight.dtype));
+    ask.number(static_cast<std::uint32_t>(weight.dims.size()));
+    for (const std::int64_t dim : weight.dims) ask.number(dim);
+    ask.number(weight.file);
+    ask.number(weight.offset);
+    ask.number(weight.bytes);
   }
   std::vector<int> files;
-  for (const auto& file : model_.files) files.push_back(file->number());
-  if (const auto given = judge_->request(give, files, judge_->patience); !given.ok()) return given.status();
-  wire::Packer load;
-  load.number(wire::Ask::kLoad);
-  load.number(id_);
-  load.number(id_);
-  load.number(level_);
-  const auto loaded = judge_->request(load, {}, judge_->patience);
-  wire::Packer take;  // the session keeps what it needs
-  take.number(wire::Ask::kTake);
-  take.number(id_);
-  if (judge_->process) judge_->request(take, {}, judge_->patience).IgnoreError();
-  return loaded.status();
+  for (const auto& file : model_->files) files.push_back(file->number());
+  return judge_->request(ask, files, judge_->patience).status();
 }
 
 absl::StatusOr<Ran> JudgeSession::run(const Inputs& inputs, double seconds) {
@@ -277,14 +265,14 @@ absl::StatusOr<Ran> JudgeSession::run(const Inputs& inputs, double seconds) {
     ask.text(name);
     pack(value, ask);
   }
-  ask.number(static_cast<std::uint64_t>(model_.outputs.size()));
-  for (const std::string& name : model_.outputs) ask.text(name);
+  ask.number(static_cast<std::uint64_t>(model_->outputs.size()));
+  for (const std::string& name : model_->outputs) ask.text(name);
   const auto answer = judge_->request(ask, {}, seconds);
   if (!answer.ok()) return answer.status();
   wire::Unpacker in(*answer);
   Ran out;
   out.seconds = in.number<double>();
-  for (const ValueType& type : model_.output_types) out.outputs.push_back(unpack(in, type));
+  for (const ValueType& type : model_->output_types) out.outputs.push_back(unpack(in, type));
   if (!in.ok()) return absl::FailedPreconditionError("what the judge's process answered was cut");
   return out;
 }
@@ -322,18 +310,21 @@ absl::StatusOr<std::shared_ptr<Judge>> Judge::start(JudgeSetup setup) {
   return std::shared_ptr<Judge>(new Judge(std::move(impl)));
 }
 
+absl::StatusOr<RunOnce> Judge::open(std::shared_ptr<const GivenModel> model, JudgeLevel level) {
+  const auto session = std::make_shared<JudgeSession>(impl_, std::move(model), level);
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (absl::Status s = session->load(); !s.ok()) return s;
+  }
+  return RunOnce([session](const Inputs& inputs, const RunLimits& limits) {
+    return session->run(inputs, std::max(0.1, limits.deadline - steady_seconds()));
+  });
+}
+
 OpenModel Judge::opener(JudgeLevel level) {
-  return [impl = impl_, level](const Model& model) -> absl::StatusOr<RunOnce> {
+  return [judge = shared_from_this(), level](const Model& model) -> absl::StatusOr<RunOnce> {
     auto given = give_model(model);
-    if (!given.ok()) return given.status();
-    const auto session = std::make_shared<JudgeSession>(impl, *std::move(given), level);
-    {
-      const std::lock_guard lock(impl->mutex);
-      if (absl::Status s = session->load(); !s.ok()) return s;
-    }
-    return RunOnce([session](const Inputs& inputs, const RunLimits& limits) {
-      return session->run(inputs, std::max(0.1, limits.deadline - steady_seconds()));
-    });
+    return given.ok() ? judge->open(*std::move(given), level) : given.status();
   };
 }
 

@@ -16,6 +16,7 @@
 namespace saturate {
 
 using JudgeLevel = wire::Level;
+struct GivenModel;
 
 struct JudgeSetup {
   std::string library;       // ONNX Runtime's shared library. It is code, and trusted
@@ -35,7 +36,7 @@ struct JudgeSetup {
 //   kFailedPrecondition a value of a kind that is not sent between processes
 //   kCancelled
 // A message is one line.
-class Judge {
+class Judge : public std::enable_shared_from_this<Judge> {
  public:
   // Starts the child, which loads the library while this process goes on. kNotFound, kFailedPrecondition with one line where that can't be.
   static absl::StatusOr<std::shared_ptr<Judge>> start(JudgeSetup setup);
@@ -49,7 +50,9 @@ class Judge {
   const std::string& version() const;
   // "ONNX Runtime 1.31"
   std::string name() const;
-  // How models are opened at this level. A model is loaded when it is opened, within the seconds that `set_patience` allows.
+  // Loads a model, which may be opened at several levels, within the seconds that `set_patience` allows.
+  absl::StatusOr<RunOnce> open(std::shared_ptr<const GivenModel> model, JudgeLevel level);
+  // The same of models that are opened once.
   OpenModel opener(JudgeLevel level);
   // What loading may take.
   void set_patience(double seconds);

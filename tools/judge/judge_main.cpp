@@ -11,9 +11,9 @@
 #include <csignal>
 #include <map>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 
+#include "onnx_bridge/model/dtype_rows.h"
 #include "tools/judge/ort_abi.h"
 #include "tools/judge/wire.h"
 
@@ -73,8 +73,8 @@ struct Weight {
 };
 
 struct Given {
-  std::string message;
-  std::vector<std::shared_ptr<Mapped>> files;
+  std::string_view message;
+  std::vector<std::unique_ptr<Mapped>> files;
   std::vector<Weight> weights;  // views of the files
 };
 
@@ -90,14 +90,8 @@ class Child {
         case Ask::kStart:
           start(in, made);
           break;
-        case Ask::kGive:
-          give(in, files);
-          break;
-        case Ask::kTake:
-          models_.erase(in.number<std::uint64_t>());
-          break;
         case Ask::kLoad:
-          load(in);
+          load(in, files);
           break;
         case Ask::kFree:
           sessions_.erase(in.number<std::uint64_t>());
@@ -154,11 +148,11 @@ class Child {
     out.text(version);
   }
 
-  void give(Unpacker& in, std::vector<int>& files) {
-    const auto id = in.number<std::uint64_t>();
-    auto given = std::make_shared<Given>();
-    given->message = in.text();
-    for (const int file : files) given->files.push_back(std::make_shared<Mapped>(file));
+  // The message is a view of what was asked.
+  static Given given_of(Unpacker& in, std::vector<int>& files) {
+    Given given;
+    given.message = in.text();
+    for (const int file : files) given.files.push_back(std::make_unique<Mapped>(file));
     files.clear();
     for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) {
       Weight weight;
@@ -168,18 +162,18 @@ class Child {
       const auto file = in.number<std::uint32_t>();
       const auto offset = in.number<std::uint64_t>();
       weight.bytes = in.number<std::uint64_t>();
-      if (file >= given->files.size()) throw Failed{Answer::kNotCompared, "a file is missing"};
-      weight.data = given->files[file]->at(offset, weight.bytes);
-      given->weights.push_back(std::move(weight));
+      if (file >= given.files.size()) throw Failed{Answer::kNotCompared, "a file is missing"};
+      weight.data = given.files[file]->at(offset, weight.bytes);
+      given.weights.push_back(std::move(weight));
     }
-    models_[id] = std::move(given);
+    if (!in.ok()) throw Failed{Answer::kRefused, "a message was cut"};
+    return given;
   }
 
-  void load(Unpacker& in) {
+  void load(Unpacker& in, std::vector<int>& files) {
     const auto id = in.number<std::uint64_t>();
-    const auto model = models_.find(in.number<std::uint64_t>());
     const auto level = in.number<wire::Level>();
-    if (model == models_.end()) throw Failed{Answer::kRefused, "no such model was given"};
+    Given given = given_of(in, files);
     ort::SessionOptions* made = nullptr;
     check(api_->CreateSessionOptions(&made));
     const Owned<ort::SessionOptions> options(made, api_->ReleaseSessionOptions);
@@ -187,18 +181,17 @@ class Child {
     check(api_->SetIntraOpNumThreads(made, threads_));
     check(api_->SetSessionLogSeverityLevel(made, ort::kLogFatal));
     check(api_->DisableCpuMemArena(made));  // memory goes back after each run
-    Session session{.model = model->second, .weights = {}, .session = {nullptr, api_->ReleaseSession}, .inputs = {}};
+    Session session{.files = std::move(given.files), .weights = {}, .session = {nullptr, api_->ReleaseSession}, .inputs = {}};
     std::vector<const char*> names;
     std::vector<const ort::Value*> values;
-    for (const Weight& weight : model->second->weights) {
+    for (const Weight& weight : given.weights) {
       session.weights.push_back(tensor(weight.dtype, weight.dims, weight.data, weight.bytes));
       names.push_back(weight.name.c_str());
       values.push_back(session.weights.back().get());
     }
     if (!names.empty()) check(api_->AddExternalInitializers(made, names.data(), values.data(), names.size()));
-    const std::string& message = model->second->message;
     ort::Session* loaded = nullptr;
-    check(api_->CreateSessionFromArray(env_, message.data(), message.size(), made, &loaded));
+    check(api_->CreateSessionFromArray(env_, given.message.data(), given.message.size(), made, &loaded));
     session.session.reset(loaded);
     std::size_t count = 0;
     check(api_->SessionGetInputCount(loaded, &count));
@@ -326,12 +319,6 @@ class Child {
     }
   }
 
-  // A tensor's bits an element, as onnx.proto has them; 0: none that is known here.
-  static std::size_t bits(int dtype) {
-    constexpr std::uint8_t kBits[] = {0, 32, 8, 8, 16, 16, 32, 64, 0, 8, 16, 64, 32, 64, 64, 128, 16, 8, 8, 8, 8, 4, 4, 4, 8, 2, 2, 6, 6};
-    return dtype >= 0 && dtype < static_cast<int>(sizeof kBits) ? kBits[dtype] : 0;
-  }
-
   void write_tensor(ort::Value* value, Packer& out) const {
     ort::ShapeInfo* made = nullptr;
     check(api_->GetTensorTypeAndShape(value, &made));
@@ -349,10 +336,13 @@ class Child {
     out.number(static_cast<std::uint32_t>(rank));
     for (const std::int64_t dim : dims) out.number(dim);
     if (dtype == ort::kString) return write_texts(value, elements, out);
-    if (bits(dtype) == 0) throw Failed{Answer::kNotCompared, "an output has an element type that is not compared"};
+    const std::size_t bits = dtype >= 0 && dtype < static_cast<int>(kDtypes.size())
+                                 ? static_cast<std::size_t>(kDtypes[static_cast<std::size_t>(dtype)].bits)
+                                 : 0;
+    if (bits == 0) throw Failed{Answer::kNotCompared, "an output has an element type that is not compared"};
     void* data = nullptr;
     check(api_->GetTensorMutableData(value, &data));
-    out.text({static_cast<const char*>(data), (elements * bits(dtype) + 7) / 8});
+    out.text({static_cast<const char*>(data), (elements * bits + 7) / 8});
   }
 
   void write_texts(const ort::Value* value, std::size_t elements, Packer& out) const {
@@ -367,7 +357,7 @@ class Child {
   }
 
   struct Session {
-    std::shared_ptr<const Given> model;
+    std::vector<std::unique_ptr<Mapped>> files;  // that its weights are views of
     std::vector<Value> weights;
     Owned<ort::Session> session;
     std::vector<std::string> inputs;
@@ -379,7 +369,6 @@ class Child {
   ort::MemoryInfo* memory_ = nullptr;
   ort::RunOptions* run_options_ = nullptr;
   std::int32_t threads_ = 1;
-  std::map<std::uint64_t, std::shared_ptr<const Given>> models_;
   std::map<std::uint64_t, Session> sessions_;
 };
 

@@ -20,8 +20,8 @@ struct ShapeInfo;  // OrtTensorTypeAndShapeInfo
 
 inline constexpr std::uint32_t kApiVersion = 20;
 inline constexpr int kLogFatal = 4;
-inline constexpr int kNotImplemented = 9;  // OrtErrorCode
-enum Kind : int { kUnknown = 0, kTensor = 1, kSequence = 2, kMap = 3, kOpaque = 4, kSparse = 5, kOptional = 6 };
+inline constexpr int kNotImplemented = 9;                  // OrtErrorCode
+enum Kind : int { kTensor = 1, kSequence = 2, kMap = 3 };  // of ONNXType
 // ONNXTensorElementDataType has the numbers of onnx.TensorProto.DataType.
 inline constexpr int kString = 8;
 
@@ -49,11 +49,9 @@ struct Api {
   Status* (*SetIntraOpNumThreads)(SessionOptions*, int threads);
   Gap<5> to_30;
   Status* (*SessionGetInputCount)(const Session*, std::size_t* out);
-  Status* (*SessionGetOutputCount)(const Session*, std::size_t* out);
-  Gap<4> to_36;
+  Gap<5> to_36;
   Status* (*SessionGetInputName)(const Session*, std::size_t index, Allocator*, char** out);
-  Status* (*SessionGetOutputName)(const Session*, std::size_t index, Allocator*, char** out);
-  Gap<1> to_39;
+  Gap<2> to_39;
   Status* (*CreateRunOptions)(RunOptions** out);
   Gap<1> to_41;
   Status* (*RunOptionsSetRunLogSeverityLevel)(RunOptions*, int severity);
@@ -84,14 +82,12 @@ struct Api {
   Status* (*GetValue)(const Value*, int index, Allocator*, Value** out);
   Status* (*GetValueCount)(const Value*, std::size_t* out);
   Status* (*CreateValue)(const Value* const* parts, std::size_t n, int kind, Value** out);
-  Gap<9> to_92;
-  void (*ReleaseEnv)(Env*);
+  Gap<10> to_93;
   void (*ReleaseStatus)(Status*);
-  void (*ReleaseMemoryInfo)(MemoryInfo*);
+  Gap<1> to_95;
   void (*ReleaseSession)(Session*);
   void (*ReleaseValue)(Value*);
-  void (*ReleaseRunOptions)(RunOptions*);
-  Gap<1> to_99;
+  Gap<2> to_99;
   void (*ReleaseTensorTypeAndShapeInfo)(ShapeInfo*);
   void (*ReleaseSessionOptions)(SessionOptions*);
   Gap<91> to_192;

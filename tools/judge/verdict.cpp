@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
+#include "tools/judge/given_model.h"
 
 namespace saturate {
 namespace {
@@ -18,12 +19,6 @@ constexpr std::size_t kAlone = std::size_t{256} << 20;
 constexpr CaseKind kJudged[] = {CaseKind::kUsual, CaseKind::kGiven,     CaseKind::kQuiet,
                                 CaseKind::kEmpty, CaseKind::kQuantized, CaseKind::kLong};
 bool is_judged(CaseKind kind) { return std::find(std::begin(kJudged), std::end(kJudged), kind) != std::end(kJudged); }
-
-std::size_t weight_bytes(const Model& model) {
-  std::size_t bytes = 0;
-  for (const Initializer& i : model.graph.initializers) bytes += i.tensor.bytes().size();
-  return bytes;
-}
 
 std::string_view said_of(JudgeLevel level) { return level == JudgeLevel::kNone ? "without its optimizations" : "with its optimizations"; }
 
@@ -40,13 +35,40 @@ bool says_nothing(const absl::Status& status, bool kernels_may_be_missing) {
          (absl::IsUnimplemented(status) && kernels_may_be_missing);
 }
 
-// A model at a level, loaded when it is first run. `drop` unloads it.
+std::string why(const absl::Status& status) {
+  return fmt::format("{}{}", is_too_new(status) ? "it is too old for the result: " : "", std::string(status.message()));
+}
+
+std::string does_not_load(const absl::Status& status) {
+  return fmt::format("the result does not load, and the original does: {}", std::string(status.message()));
+}
+
+// A model for all levels, handed over when it is first asked for.
+class Handed {
+ public:
+  Handed(Judge& judge, const Model& model) : judge_(judge), model_(model) {}
+  absl::StatusOr<RunOnce> open(JudgeLevel level) {
+    if (!given_) {
+      auto given = give_model(model_);
+      if (!given.ok()) return given.status();
+      given_ = *std::move(given);
+    }
+    return judge_.open(given_, level);
+  }
+
+ private:
+  Judge& judge_;
+  const Model& model_;
+  std::shared_ptr<const GivenModel> given_;
+};
+
+// It at a level, loaded when it is first run. `drop` unloads it.
 class Loaded {
  public:
-  Loaded(OpenModel open, const Model& model) : open_(std::move(open)), model_(model) {}
+  Loaded(Handed& model, JudgeLevel level) : model_(model), level_(level) {}
   absl::Status load() {
     if (run_) return absl::OkStatus();
-    absl::StatusOr<RunOnce> made = open_(model_);
+    absl::StatusOr<RunOnce> made = model_.open(level_);
     if (made.ok()) run_ = *std::move(made);
     return made.status();
   }
@@ -57,8 +79,8 @@ class Loaded {
   void drop() { run_ = nullptr; }
 
  private:
-  OpenModel open_;
-  const Model& model_;
+  Handed& model_;
+  JudgeLevel level_;
   RunOnce run_;
 };
 
@@ -69,8 +91,10 @@ class Hearing {
         original_(original),
         result_(result),
         asked_(options),
-        reference_(judge.opener(JudgeLevel::kNone), original),
-        alone_(weight_bytes(original) + weight_bytes(result) > kAlone) {
+        handed_original_(judge, original),
+        handed_result_(judge, result),
+        reference_(handed_original_, JudgeLevel::kNone),
+        alone_(initializer_bytes(original.graph) + initializer_bytes(result.graph) > kAlone) {
     asked_.judges.clear();
     asked_.keep_inputs = false;
     asked_.progress = nullptr;
@@ -93,14 +117,13 @@ class Hearing {
  private:
   // Whether all that was compared is equal.
   bool hear(VerifyReport& report) {
-    if (const absl::Status s = reference_.load(); !s.ok()) return not_judged("it refuses the original: ", s);
+    if (const absl::Status s = reference_.load(); !s.ok()) return not_judged(s, "it refuses the original: " + std::string(s.message()));
     return take_inputs(report) && run_original() && compare_at(JudgeLevel::kNone) && compare_at(JudgeLevel::kAll);
   }
 
-  bool not_judged(std::string_view why, const absl::Status& status) {
+  bool not_judged(const absl::Status& status, std::string message) {
     cancelled = absl::IsCancelled(status);
-    verdict_.verdict = JudgeVerdict::kNotJudged;
-    verdict_.message = std::string(why) + std::string(status.message());
+    verdict_.message = std::move(message);
     return false;
   }
 
@@ -109,7 +132,7 @@ class Hearing {
     verdict_.message = fmt::format("in {}, {}: {}", judge_.name(), said_of(level), message);
     if (!failed_on && !inputs_.empty()) {
       failed_on = inputs_.front();
-      failed_kind = kinds_.front();
+      failed_kind = given_.front().kind;
     }
     return false;
   }
@@ -151,8 +174,7 @@ class Hearing {
 
   void keep(Inputs inputs, const VerifyCase& of) {
     inputs_.push_back(std::move(inputs));
-    kinds_.push_back(of.kind);
-    sizes_.push_back(of.sizes);
+    given_.push_back({of.sizes, of.kind});
   }
 
   double deadline(double seconds) const { return steady_seconds() + seconds; }
@@ -160,56 +182,37 @@ class Hearing {
   // What is compared with. Inputs that the original does not take there are left out.
   bool run_original() {
     std::vector<Inputs> taken;
-    std::vector<CaseKind> kinds;
-    std::vector<Sizes> sizes;
+    std::vector<GivenCase> given;
     absl::Status first_refusal;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       absl::StatusOr<Ran> ran = reference_.run(inputs_[i], {asked_.memory, deadline(asked_.seconds + judge_.hang_seconds())});
-      if (absl::IsCancelled(ran.status())) return not_judged("", ran.status());
+      if (absl::IsCancelled(ran.status())) return not_judged(ran.status(), "");
       if (!ran.ok()) {
         if (first_refusal.ok()) first_refusal = ran.status();
         continue;
       }
       taken.push_back(std::move(inputs_[i]));
-      kinds.push_back(kinds_[i]);
-      sizes.push_back(sizes_[i]);
+      given.push_back(std::move(given_[i]));
       slowest_ = std::max(slowest_, ran->seconds);
       wanted_.push_back(*std::move(ran));
     }
     inputs_ = std::move(taken);
-    kinds_ = std::move(kinds);
-    sizes_ = std::move(sizes);
+    given_ = std::move(given);
     verdict_.cases = inputs_.size();
     if (alone_) reference_.drop();
-    return !inputs_.empty() || not_judged("it does not run the original: ", first_refusal);
+    return !inputs_.empty() || not_judged(first_refusal, "it does not run the original: " + std::string(first_refusal.message()));
   }
 
   bool compare_at(JudgeLevel level) {
-    Loaded second(judge_.opener(level), result_), peer(judge_.opener(level), original_);
+    Loaded second(handed_result_, level), peer(handed_original_, level);
     judge_.set_patience(std::max(judge_.hang_seconds(), asked_.seconds));
-    if (const absl::Status s = second.load(); !s.ok()) return does_not_load(s, level, peer);
-    for (const CaseKind kind : kJudged) {
-      VerifyOptions at_level = asked_;
-      at_level.given = kind;
-      at_level.inputs.clear();
-      std::vector<std::size_t> numbers;
-      for (std::size_t i = 0; i < inputs_.size(); ++i)
-        if (kinds_[i] == kind) numbers.push_back(i);
-      if (numbers.empty()) continue;
-      at_level.sizes_of_inputs.clear();
-      for (const std::size_t i : numbers) {
-        at_level.inputs.push_back(inputs_[i]);
-        at_level.sizes_of_inputs.push_back(sizes_[i]);
-      }
-      if (!compare_cases(at_level, numbers, level, second, peer)) return false;
-    }
-    return true;
-  }
-
-  bool compare_cases(VerifyOptions& options, const std::vector<std::size_t>& numbers, JudgeLevel level, Loaded& second, Loaded& peer) {
+    if (const absl::Status s = second.load(); !s.ok()) return loads_neither(s, level, peer);
+    VerifyOptions options = asked_;
+    options.inputs = inputs_;
+    options.given = given_;
     const auto known = [&](const Inputs& inputs) -> const Ran* {
-      for (std::size_t i = 0; i < numbers.size(); ++i)
-        if (&inputs == &options.inputs[i]) return &wanted_[numbers[i]];
+      for (std::size_t i = 0; i < options.inputs.size(); ++i)
+        if (&inputs == &options.inputs[i]) return &wanted_[i];
       return nullptr;
     };
     options.runtime.name = "onnxruntime";
@@ -245,46 +248,42 @@ class Hearing {
     return ended ? absl::AbortedError(ran.status().message()) : std::move(ran);
   }
 
-  bool does_not_load(const absl::Status& status, JudgeLevel level, Loaded& peer) {
-    if (says_nothing(status, asked_.kernels_may_be_missing))
-      return not_judged(is_too_new(status) ? "it is too old for the result: " : "", status);
+  // Whether that of a result that does not load is no fault of it, and what else there is can be compared.
+  bool loads_neither(const absl::Status& status, JudgeLevel level, Loaded& peer) {
+    if (says_nothing(status, asked_.kernels_may_be_missing)) return not_judged(status, why(status));
     if (level != JudgeLevel::kNone && !peer.load().ok()) {
       verdict_.notes.push_back(
           fmt::format("{} loads neither of the models {}: {}", judge_.name(), said_of(level), std::string(status.message())));
       return true;
     }
-    return fault(level, fmt::format("the result does not load, and the original does: {}", std::string(status.message())));
+    return fault(level, does_not_load(status));
   }
 
   Judge& judge_;
   const Model& original_;
   const Model& result_;
   VerifyOptions asked_;
+  Handed handed_original_, handed_result_;
   Loaded reference_;
   bool alone_;
   std::vector<Inputs> inputs_;
-  std::vector<CaseKind> kinds_;
-  std::vector<Sizes> sizes_;
-  std::vector<Ran> wanted_;
+  std::vector<GivenCase> given_;  // of the inputs
+  std::vector<Ran> wanted_;       // the original's outputs of them, without optimizations
   double slowest_ = 0;
   VerifyReport::Judged verdict_;
 };
 
-std::string why(const absl::Status& status) {
-  return fmt::format("{}{}", is_too_new(status) ? "it is too old for the result: " : "", std::string(status.message()));
-}
-
 }  // namespace
 
 absl::Status loads_there(Judge& judge, const Model& original, const Model& result, bool kernels_may_be_missing, std::string* told) {
+  Handed handed_result(judge, result), handed_original(judge, original);
   for (const JudgeLevel level : {JudgeLevel::kNone, JudgeLevel::kAll}) {
-    const absl::Status loaded = judge.opener(level)(result).status();
+    const absl::Status loaded = handed_result.open(level).status();
     if (loaded.ok()) continue;
     const bool unclear = says_nothing(loaded, kernels_may_be_missing);
-    const absl::Status before = unclear ? absl::OkStatus() : judge.opener(level)(original).status();
+    const absl::Status before = unclear ? absl::OkStatus() : handed_original.open(level).status();
     if (!unclear && before.ok())
-      return absl::DataLossError(fmt::format("in {}, {}: the result does not load, and the original does: {}", judge.name(), said_of(level),
-                                             std::string(loaded.message())));
+      return absl::DataLossError(fmt::format("in {}, {}: {}", judge.name(), said_of(level), does_not_load(loaded)));
     if (told) *told = unclear ? why(loaded) : fmt::format("it refuses the original: {}", std::string(before.message()));
     return absl::OkStatus();
   }

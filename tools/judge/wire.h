@@ -19,9 +19,7 @@ inline constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 30;  // of one 
 
 enum class Ask : std::uint8_t {
   kStart,  // library, threads -> version
-  kGive,   // id, message of the model, places of its large weights in the files -> nothing
-  kTake,   // id: forgets a model
-  kLoad,   // id of the session, id of the model, level -> nothing
+  kLoad,   // id of the session, level, message of the model, places of its large weights in the files -> nothing
   kFree,   // id of a session
   kRun,    // id of a session, inputs, names of outputs -> seconds, outputs
 };

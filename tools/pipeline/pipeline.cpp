@@ -119,7 +119,7 @@ std::optional<OptimizeReport::LeftOut> blame(const Model& model, const Setup& se
   PipelineOptions again = options;
   if (failed.failed_on) {
     again.check.inputs = {*failed.failed_on};
-    again.check.given = failed.failed_kind;
+    again.check.given = {{{}, failed.failed_kind}};
   }
   const Culprit culprit = find_culprit(model, setup, again);
   if (!culprit.found) return std::nullopt;

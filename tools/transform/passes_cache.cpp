@@ -166,7 +166,7 @@ class StepVerifier {
       auto inputs = drawn(work_.model, options_, one.batch, one.tokens, 17 + static_cast<std::uint64_t>(one.tokens));
       if (!inputs.ok()) return inputs.status();
       check.inputs = {*std::move(inputs)};
-      check.given = CaseKind::kUsual;
+      check.given = {{{}, CaseKind::kUsual}};
       // One row alone is not padded, and its first tokens count.
       VerifyReport report = one.batch > 1 ? saturate::verify(behind_padding_, behind_padding(steps, cached_.outputs), check)
                                           : saturate::verify(work_.model, steps, check);

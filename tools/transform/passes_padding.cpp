@@ -88,7 +88,7 @@ absl::Status same_with_padding(Work& work, const Model& before, const ValueInfo&
     auto inputs = padded_inputs(before, tokens, mask, padding, batch);
     if (!inputs.ok()) return inputs.status();
     check.inputs = {*std::move(inputs)};
-    check.given = CaseKind::kUsual;
+    check.given = {{{}, CaseKind::kUsual}};
     const VerifyReport report = saturate::verify(before, work.model, check);
     if (report.status == VerifyStatus::kDifferent) return absl::DataLossError(report.message);
     if (report.status == VerifyStatus::kCancelled) return absl::CancelledError(report.message);

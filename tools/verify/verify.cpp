@@ -324,9 +324,9 @@ class Verifier {
 
   void given() {
     for (std::size_t i = 0; i < options_.inputs.size(); ++i) {
-      const Sizes sizes = i < options_.sizes_of_inputs.size() ? options_.sizes_of_inputs[i] : Sizes();
-      const Try result = attempt(options_.inputs[i], sizes, options_.given);
-      if (result == Try::kRefused && options_.given == CaseKind::kGiven)
+      const GivenCase one = i < options_.given.size() ? options_.given[i] : GivenCase();
+      const Try result = attempt(options_.inputs[i], one.sizes, one.kind);
+      if (result == Try::kRefused && one.kind == CaseKind::kGiven)
         fail(VerifyStatus::kNotRun, fmt::format("the original model refuses the given inputs: {}", refusal_));
       if (result == Try::kStop || report_.status != VerifyStatus::kEqual) return;
     }

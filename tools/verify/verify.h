@@ -37,13 +37,17 @@ std::string_view to_string(CaseKind kind);
 
 class Judge;
 
+struct GivenCase {
+  Sizes sizes;  // told in messages
+  CaseKind kind = CaseKind::kGiven;
+};
+
 struct VerifyOptions {
   Tolerances tolerances;
   int steps = 0;                                                                // given by the user: quantized values may differ by so many
   StepMoves moves = StepMoves::kNone;                                           // by effects of rules: what may become of quantized values
   std::vector<Inputs> inputs;                                                   // these, one case each, instead of random ones
-  std::vector<Sizes> sizes_of_inputs;                                           // one for each of `inputs`, or none: told in messages
-  CaseKind given = CaseKind::kGiven;                                            // how `inputs` are judged
+  std::vector<GivenCase> given;                                                 // what each of `inputs` is like; none: as given by the user
   Sizes sizes;                                                                  // sizes of symbols that the user gave
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> input_shapes;  // dims of inputs that the user gave, -1: free
   std::uint64_t seed = 0;
