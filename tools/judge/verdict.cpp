@@ -69,8 +69,9 @@ class Loaded {
   absl::Status load() {
     if (run_) return absl::OkStatus();
     absl::StatusOr<RunOnce> made = model_.open(level_);
-    if (made.ok()) run_ = *std::move(made);
-    return made.status();
+    if (!made.ok()) return made.status();
+    run_ = *std::move(made);
+    return absl::OkStatus();
   }
   absl::StatusOr<Ran> run(const Inputs& inputs, const RunLimits& limits) {
     if (absl::Status s = load(); !s.ok()) return s;
