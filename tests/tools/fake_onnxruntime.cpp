@@ -1,5 +1,6 @@
 // Stands for a shared library of ONNX Runtime: a model gives its first input as its output, and goes wrong as its graph's name says:
 // judge_load_dies_99 ends the process when it is loaded at level 99 (all optimizations), judge_run_moves_0 gives other numbers at level 0.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -59,6 +60,11 @@ Status* wrong(const Session& session, const std::string& where) {
   if (asked(session, where + "_refuses")) return new Status{2, "refused\nin two lines"};
   if (asked(session, where + "_no_kernel")) return new Status{kNotImplemented, "no kernel"};
   if (asked(session, where + "_fills")) return new Status{6, "Failed to allocate memory for requested buffer of size 1"};
+  if (asked(session, where + "_takes_3_gb")) {
+    void* const taken = ::mmap(nullptr, std::size_t{3} << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (taken == MAP_FAILED) return new Status{1, "std::bad_alloc"};
+    ::munmap(taken, std::size_t{3} << 30);
+  }
   return nullptr;
 }
 

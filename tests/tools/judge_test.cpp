@@ -10,6 +10,7 @@
 #include "tools/judge/choice.h"
 #include "tools/judge/given_model.h"
 #include "tools/judge/verdict.h"
+#include "tools/judge/wire.h"
 
 namespace saturate {
 namespace {
@@ -22,16 +23,17 @@ Model identity(const std::string& name) {
   return model.ok() ? *std::move(model) : Model();
 }
 
-JudgeSetup setup() {
+JudgeSetup setup(std::size_t memory = 0) {
   JudgeSetup out;
+  out.memory = memory;
   out.program = SATURATE_JUDGE_PROGRAM;
   out.library = SATURATE_FAKE_ONNXRUNTIME;
   out.hang_seconds = 0.2;
   return out;
 }
 
-VerifyReport judged(const std::string& original, const std::string& result, bool kernels_may_be_missing = false) {
-  auto judge = Judge::start(setup());
+VerifyReport judged(const std::string& original, const std::string& result, bool kernels_may_be_missing = false, std::size_t memory = 0) {
+  auto judge = Judge::start(setup(memory));
   EXPECT_TRUE(judge.ok()) << judge.status();
   VerifyOptions options;
   options.judges = {*judge};
@@ -80,6 +82,15 @@ TEST(Judge, AResultThatEndsTheProcessIsAtFault) {
 TEST(Judge, AResultThatHangsOrFillsMemoryIsAtFault) {
   expect_fault(judged("a", "judge_run_hangs_99"), "took more than");
   expect_fault(judged("a", "judge_run_fills_0"), "allocate memory");
+}
+
+TEST(Judge, TheProcessHasALimitOfMemory) {
+  if (!wire::kLimitsMemory) GTEST_SKIP() << "a sanitizer takes terabytes of addresses";
+  EXPECT_EQ(judged("a", "judge_run_takes_3_gb_any").status, VerifyStatus::kEqual);
+  EXPECT_EQ(judged("a", "judge_load_takes_3_gb_any", false, std::size_t{4} << 30).status, VerifyStatus::kEqual);
+  expect_fault(judged("a", "judge_load_takes_3_gb_any", false, 1), "bad_alloc");
+  expect_fault(judged("a", "judge_run_takes_3_gb_any", false, 1), "bad_alloc");
+  expect_not_judged(judged("judge_load_takes_3_gb_any", "judge_load_takes_3_gb_any", false, 1), "bad_alloc");
 }
 
 TEST(Judge, OtherNumbersAreAFaultUnlessTheOriginalHasThemToo) {

@@ -24,6 +24,7 @@ absl::StatusOr<std::shared_ptr<Judge>> start(const std::string& path, const Veri
   JudgeSetup setup;
   setup.library = *library;
   setup.threads = check.threads;
+  setup.memory = check.memory;
   setup.cancel = check.cancel;
   return Judge::start(std::move(setup));
 }

@@ -23,7 +23,7 @@ struct JudgeSetup {
   std::string program = {};  // the child; "": looked up beside this program
   int threads = 1;
   double hang_seconds = 30;  // beyond what a run may take, see verdict.cpp
-  std::size_t memory = 0;    // bytes of data that the child may have; 0: no limit of its own
+  std::size_t memory = 0;    // bytes that a run may take, beside what the process and the models do; 0: no limit of its own
   const std::atomic<bool>* cancel = nullptr;
 };
 

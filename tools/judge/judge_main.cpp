@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <map>
@@ -78,8 +79,16 @@ struct Given {
   std::vector<Weight> weights;  // views of the files
 };
 
+// What a process has beside models: the library, threads, buffers.
+constexpr rlim_t kBeside = rlim_t{2} << 30;
+// So many times its own size a model takes: it is parsed, its graph is made, weights are folded and packed for kernels.
+constexpr rlim_t kTimesItsSize = 5;
+
 class Child {
  public:
+  // `memory`: bytes that a run may take; 0: no limit.
+  explicit Child(rlim_t memory) : most_of_a_run_(memory) {}
+
   std::string answer(Unpacker in, std::vector<int>& files) {
     Packer out;
     try {
@@ -174,6 +183,9 @@ class Child {
     const auto id = in.number<std::uint64_t>();
     const auto level = in.number<wire::Level>();
     Given given = given_of(in, files);
+    Session session{.bytes = given.message.size(), .files = std::move(given.files)};
+    for (const Weight& weight : given.weights) session.bytes += weight.bytes;
+    limit_memory(session.bytes);
     ort::SessionOptions* made = nullptr;
     check(api_->CreateSessionOptions(&made));
     const Owned<ort::SessionOptions> options(made, api_->ReleaseSessionOptions);
@@ -181,7 +193,6 @@ class Child {
     check(api_->SetIntraOpNumThreads(made, threads_));
     check(api_->SetSessionLogSeverityLevel(made, ort::kLogFatal));
     check(api_->DisableCpuMemArena(made));  // memory goes back after each run
-    Session session{.files = std::move(given.files), .weights = {}, .session = {nullptr, api_->ReleaseSession}, .inputs = {}};
     std::vector<const char*> names;
     std::vector<const ort::Value*> values;
     for (const Weight& weight : given.weights) {
@@ -192,7 +203,7 @@ class Child {
     if (!names.empty()) check(api_->AddExternalInitializers(made, names.data(), values.data(), names.size()));
     ort::Session* loaded = nullptr;
     check(api_->CreateSessionFromArray(env_, given.message.data(), given.message.size(), made, &loaded));
-    session.session.reset(loaded);
+    session.session = {loaded, api_->ReleaseSession};
     std::size_t count = 0;
     check(api_->SessionGetInputCount(loaded, &count));
     for (std::size_t i = 0; i < count; ++i) {
@@ -356,11 +367,22 @@ class Child {
       out.text(std::string_view(all).substr(begins[i], (i + 1 < elements ? begins[i + 1] : bytes) - begins[i]));
   }
 
+  // Of loaded models, one more of so many bytes, and a run.
+  void limit_memory(std::uint64_t bytes) const {
+    if (!wire::kLimitsMemory || most_of_a_run_ == 0) return;
+    for (const auto& [id, session] : sessions_) bytes += session.bytes;
+    rlimit data{};
+    if (::getrlimit(RLIMIT_DATA, &data) != 0) return;
+    data.rlim_cur = std::min(data.rlim_max, kBeside + most_of_a_run_ + kTimesItsSize * bytes);
+    ::setrlimit(RLIMIT_DATA, &data);
+  }
+
   struct Session {
-    std::vector<std::unique_ptr<Mapped>> files;  // that its weights are views of
-    std::vector<Value> weights;
-    Owned<ort::Session> session;
-    std::vector<std::string> inputs;
+    std::uint64_t bytes = 0;                          // of the model and its weights
+    std::vector<std::unique_ptr<Mapped>> files = {};  // that its weights are views of
+    std::vector<Value> weights = {};
+    Owned<ort::Session> session = {nullptr, nullptr};
+    std::vector<std::string> inputs = {};
   };
 
   const ort::Api* api_ = nullptr;
@@ -369,11 +391,12 @@ class Child {
   ort::MemoryInfo* memory_ = nullptr;
   ort::RunOptions* run_options_ = nullptr;
   std::int32_t threads_ = 1;
+  rlim_t most_of_a_run_;
   std::map<std::uint64_t, Session> sessions_;
 };
 
-// No core file, no file at all, few open ones, no more memory than was allowed; and an end where the parent ends.
-void take_limits(rlim_t memory) {
+// No core file, no file at all, few open ones; and an end where the parent ends.
+void take_limits() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto limit = [](auto what, rlim_t most) {
     const rlimit both{most, most};
@@ -382,7 +405,6 @@ void take_limits(rlim_t memory) {
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_FSIZE, 0);
   limit(RLIMIT_NOFILE, 256);
-  if (memory > 0) limit(RLIMIT_DATA, memory);
   for (const int signal : {SIGINT, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 }
 
@@ -396,9 +418,9 @@ int main(int argc, char** argv) {
     static constexpr std::string_view kUsage = "saturate-judge: a part of saturate, which starts it; see `saturate --help`\n";
     return ::write(STDERR_FILENO, kUsage.data(), kUsage.size()) < 0 ? 1 : 2;
   }
-  take_limits(std::strtoull(argv[2], nullptr, 10));
+  take_limits();
   if (::getppid() != std::atoi(argv[1])) return 1;
-  Child child;
+  Child child(std::strtoull(argv[2], nullptr, 10));
   for (wire::Message message;;) {
     if (wire::receive_message(wire::kSocket, message, [] { return true; }) != wire::Got::kMessage) ::_exit(0);
     const std::string answer = child.answer(Unpacker(message.bytes), message.files);

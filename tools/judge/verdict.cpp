@@ -35,8 +35,9 @@ bool says_nothing(const absl::Status& status, bool kernels_may_be_missing) {
          (absl::IsUnimplemented(status) && kernels_may_be_missing);
 }
 
-std::string why(const absl::Status& status) {
-  return fmt::format("{}{}", is_too_new(status) ? "it is too old for the result: " : "", std::string(status.message()));
+std::string why(const absl::Status& status, const Model& result) {
+  if (!is_too_new(status)) return std::string(status.message());
+  return fmt::format("the result needs a release that loads opset {} and IR version {}", result.opset(""), result.ir_version);
 }
 
 std::string does_not_load(const absl::Status& status) {
@@ -251,7 +252,7 @@ class Hearing {
 
   // Whether that of a result that does not load is no fault of it, and what else there is can be compared.
   bool loads_neither(const absl::Status& status, JudgeLevel level, Loaded& peer) {
-    if (says_nothing(status, asked_.kernels_may_be_missing)) return not_judged(status, why(status));
+    if (says_nothing(status, asked_.kernels_may_be_missing)) return not_judged(status, why(status, result_));
     if (level != JudgeLevel::kNone && !peer.load().ok()) {
       verdict_.notes.push_back(
           fmt::format("{} loads neither of the models {}: {}", judge_.name(), said_of(level), std::string(status.message())));
@@ -285,7 +286,7 @@ absl::Status loads_there(Judge& judge, const Model& original, const Model& resul
     const absl::Status before = unclear ? absl::OkStatus() : handed_original.open(level).status();
     if (!unclear && before.ok())
       return absl::DataLossError(fmt::format("in {}, {}: {}", judge.name(), said_of(level), does_not_load(loaded)));
-    if (told) *told = unclear ? why(loaded) : fmt::format("it refuses the original: {}", std::string(before.message()));
+    if (told) *told = unclear ? why(loaded, result) : fmt::format("it refuses the original: {}", std::string(before.message()));
     return absl::OkStatus();
   }
   return absl::OkStatus();

@@ -17,6 +17,13 @@ inline constexpr int kSocket = 3;
 inline constexpr std::size_t kMostFiles = 16;                         // of one message
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 30;  // of one message
 
+// Sanitizers take terabytes of addresses, of which no limit can be set.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kLimitsMemory = false;
+#else
+inline constexpr bool kLimitsMemory = true;
+#endif
+
 enum class Ask : std::uint8_t {
   kStart,  // library, threads -> version
   kLoad,   // id of the session, level, message of the model, places of its large weights in the files -> nothing
