@@ -62,18 +62,23 @@ class Drawn:
         self.initializers.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
-    def integers(self, shape, dtype):
+    def integers(self, shape, dtype, low=None, high=None):
         info = np.iinfo(dtype)
+        low, high = info.min if low is None else low, info.max if high is None else high
         if self.chance(0.2):
-            return self.rng.choice([info.min, info.max, 0, info.max // 2], shape).astype(dtype)
-        return self.rng.integers(info.min, info.max + 1, shape).astype(dtype)
+            return self.rng.choice([low, high, 0, high // 2], shape).astype(dtype)
+        return self.rng.integers(low, high + 1, shape).astype(dtype)
+
+    def bounds(self):
+        """Of the second factor: int8 of 7 bits, for where a processor has no dot products, ONNX Runtime's sums of two products saturate."""
+        return (-64, 63) if self.b == np.int8 else (None, None)
 
     def scale(self, shape=()):
         if self.chance(0.5):
             return self.rng.choice(SCALES, shape).astype(np.float32)
         return np.exp(self.rng.uniform(np.log(1e-3), np.log(0.3), shape)).astype(np.float32)
 
-    def quantized(self, shape, dtype, constant=False, axis=None, moved=True):
+    def quantized(self, shape, dtype, constant=False, axis=None, moved=True, bounds=(None, None)):
         """A value that may have been moved before, its scale, its zero point and the scale's largest number."""
         several = () if axis is None else (shape[axis],)
         if several == () and self.chance(0.2):
@@ -81,22 +86,22 @@ class Drawn:
         scale, zero = self.scale(several), self.integers(() if axis is None else (1,), dtype)
         zero = np.full(several, 0 if axis is not None and self.chance(0.7) else zero.ravel()[0], dtype)
         if constant:
-            x = self.constant(self.integers(shape, dtype))
+            x = self.constant(self.integers(shape, dtype, *bounds))
         else:
-            x = self.input(shape, dtype) if not moved or self.chance(0.5) else self.moved_input(shape, dtype)
+            x = self.input(shape, dtype, bounds) if not moved or self.chance(0.5) else self.moved_input(shape, dtype, bounds)
         return [x, self.constant(scale), self.constant(zero)], float(np.max(scale))
 
-    def input(self, shape, dtype):
+    def input(self, shape, dtype, bounds=(None, None)):
         name = f"x{len(self.feed)}"
-        self.feed[name] = self.integers(shape, dtype)
+        self.feed[name] = self.integers(shape, dtype, *bounds)
         return name
 
-    def moved_input(self, shape, dtype):
+    def moved_input(self, shape, dtype, bounds):
         perm = [int(i) for i in self.rng.permutation(len(shape))]
         back = [perm.index(i) for i in range(len(shape))]
         if self.chance(0.5) or not shape:
-            return self.add("Transpose", [self.input([shape[p] for p in perm], dtype)], perm=back)
-        return self.add("Reshape", [self.input([int(np.prod(shape))], dtype), self.constant(np.array(shape, np.int64))])
+            return self.add("Transpose", [self.input([shape[p] for p in perm], dtype, bounds)], perm=back)
+        return self.add("Reshape", [self.input([int(np.prod(shape))], dtype, bounds), self.constant(np.array(shape, np.int64))])
 
     def result(self, factor):
         scale = np.float32(factor * np.exp(self.rng.uniform(np.log(0.02), np.log(4))))
@@ -170,7 +175,7 @@ def matmul(d):
     batch = d.size(0, 0, 1)
     columns = d.chance(0.4) and d.opset >= 13
     x, p = d.quantized(shape_of(d, d.size(1, 2)) + [k], d.a)
-    w, q = d.quantized([k, n] if columns or not batch else [1, k, n], d.b, constant=d.chance(0.7), axis=1 if columns else None)
+    w, q = d.quantized([k, n] if columns or not batch else [1, k, n], d.b, constant=d.chance(0.7), axis=1 if columns else None, bounds=d.bounds())
     if d.chance(0.3):
         if d.spelled:
             return d.add("MatMulIntegerToFloat", [x[0], w[0], x[1], w[1], x[2], w[2]], MICROSOFT)
@@ -195,7 +200,7 @@ def gemm(d):
     turned, columns = d.size(0, 1), d.chance(0.4) and d.opset >= 13
     axis = (0 if turned else 1) if columns else None
     d.opset = max(d.opset, 11)
-    (x, p), (w, q) = d.quantized([m, k], d.a), d.quantized([n, k] if turned else [k, n], d.b, constant=True, axis=axis)
+    (x, p), (w, q) = d.quantized([m, k], d.a), d.quantized([n, k] if turned else [k, n], d.b, constant=True, axis=axis, bounds=d.bounds())
     bias, scale, at = bias_of(d, x, w, p, n) if d.chance(0.6) and (not columns or n > 1) else (None, None, None)
     to = d.result(30 * p * q * np.sqrt(k))
     if d.spelled:
@@ -209,7 +214,7 @@ def convolution(d):
     channels = group * d.size(1, 2, 3)
     columns = d.chance(0.4) and d.opset >= 13
     x, p = d.quantized([d.size(1, 2), channels, d.size(4, 7), d.size(5, 6)], d.a)
-    w, q = d.quantized([filters, channels // group, d.size(1, 3), d.size(1, 2)], d.b, constant=True, axis=0 if columns else None)
+    w, q = d.quantized([filters, channels // group, d.size(1, 3), d.size(1, 2)], d.b, constant=True, axis=0 if columns else None, bounds=d.bounds())
     attributes = {"group": group, "pads": [d.size(0, 1), 0, 1, d.size(0, 1)], "strides": [d.size(1, 2), 1]}
     bias, scale, at = bias_of(d, x, w, p, filters) if d.chance(0.6) else (None, None, None)
     to = d.result(100 * p * q)

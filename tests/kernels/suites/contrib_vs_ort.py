@@ -208,7 +208,7 @@ def lstm_cases(rng):
     for k in range(12):
         s, d, h, dirs = int(rng.integers(1, 6)), int(rng.integers(1, 9)), int(rng.integers(1, 7)), int(k % 3 == 2) + 1
         dtype = np.int8 if k % 2 else np.uint8
-        low, high = (-128, 128) if k % 2 else (0, 256)
+        low, high = (-64, 64) if k % 2 else (0, 256)  # 7 bits beside uint8: without dot products, ONNX Runtime's sums of two products saturate
         shape = (dirs, 4 * h) if k % 4 > 1 else (dirs,)
 
         def weight(rows):
