@@ -245,6 +245,16 @@ def test_targets_of_public_documents(tmp_path, target, node, why):
     assert len(found) == (why is not None) and (why is None or why in found[0])
 
 
+def test_core_ml_gets_no_convolution_with_a_sum(tmp_path):
+    """Its builder reads three inputs of FusedConv; ONNX Runtime 1.20 on the CPU computes wrong numbers of the fourth, too."""
+    weights = "w = Constant <value = float[6,6,1,1] {%s}> ()" % ",".join(str(i % 5 - 2) for i in range(36))
+    body = f"{weights} c = Conv (x, w)  s = Add (c, z)  y = Relu (s)"
+    onnx.save(onnx.parser.parse_model(one_node("Relu (s)").replace("y = Relu (s)", body).replace("] x)", "] x, float[1,6,8,8] z)")), tmp_path / "m.onnx")
+    run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", "coreml")
+    nodes = onnx.load(tmp_path / "o.onnx").graph.node
+    assert "Conv" in "".join(n.op_type for n in nodes) and all(len(n.input) < 4 for n in nodes)
+
+
 def test_a_target_extends_another(tmp_path):
     (tmp_path / "mine.json").write_text(json.dumps({"extends": "qnn-htp", "name": "mine", "forbidden": ["Tanh"], "limits": [{"operators": ["Relu"], "max_rank": 3}]}))
     shown = json.loads(run_ok("targets", "show", tmp_path / "mine.json").stdout)
