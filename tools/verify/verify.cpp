@@ -207,8 +207,7 @@ class Verifier {
       out_of_time();
       return Try::kStop;
     }
-    const bool may_be_empty =
-        kind == CaseKind::kUsual || kind == CaseKind::kLong || (kind == CaseKind::kEmpty && options_.runtime.open_second);
+    const bool may_be_empty = kind == CaseKind::kUsual || kind == CaseKind::kLong || options_.runtime.open_second;
     if (may_be_empty && !unsupported(status) && !absl::IsAborted(status) && gives_nothing(wanted)) {
       note("at {} an output of the original is empty, and {}: {}", to_string(sizes), kFailsWhereEmpty, message);
       return refused(kind);
