@@ -65,7 +65,7 @@ void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what) {
       ->take_all();
 }
 
-void add_check(CLI::App* app, VerifyArgs& args, const std::string& who_runs) {
+void add_check(CLI::App* app, VerifyArgs& args) {
   app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones; may be repeated")
       ->type_name("X.npz")
       ->expected(1)
@@ -99,7 +99,7 @@ void add_check(CLI::App* app, VerifyArgs& args, const std::string& who_runs) {
                      "is code, and trusted",
                      kOnnxruntimeVariable))
       ->type_name("PATH");
-  add_runtime(app, args.runtime, who_runs);
+  add_runtime(app, args.runtime, "an older name of --judge");
   for (const char* name : {"--model-check-inputs", "--input-data-path"}) app->add_option(name, args.inputs)->group("")->expected(1);
   hidden(app, "--rtol", args.rtol);
   hidden(app, "--atol", args.atol);

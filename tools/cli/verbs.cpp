@@ -57,7 +57,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
       "write into the metadata_props of new nodes which rules made them (saturate.rules) and which nodes of the model they stand "
       "for (saturate.replaces)");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
-  add_check(verb, args.check, "what runs original and result to verify them");
+  add_check(verb, args.check);
   verb->add_flag("--debug-rules", args.debug_rules,
                  "where verification fails, give up and tell which application of which rule brings the difference");
   verb->add_flag("--strict-verify", args.strict_verify,
@@ -118,7 +118,7 @@ void add_transform(CLI::App& app, TransformArgs& args) {
       ->delimiter(',');
   verb->add_flag("--list-passes", args.list, "print the passes and their fields, and do nothing");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
-  add_check(verb, args.check, "what runs original and result to verify them");
+  add_check(verb, args.check);
   add_time(verb, args.check.seconds, "seconds after which a verification begins no new case; 1 at least (default 60)");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   verb->add_flag("--external-data", args.external_data, "write tensors to OUT.onnx.data even where the input has them inline");
@@ -174,7 +174,7 @@ void add_slm(CLI::App& app, SlmArgs& args) {
   verb->add_flag("!--no-external-data", args.external_data, "keep weights in OUT.onnx, where they fit, instead of OUT.onnx.data");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   verb->add_flag("--print-passes", args.print_passes, "print the passes for `saturate transform --passes`, and do nothing");
-  add_check(verb, args.check, "what runs original and result to verify them");
+  add_check(verb, args.check);
   add_time(verb, args.check.seconds, "seconds after which a verification begins no new case; 1 at least (default 60)");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   add_common(verb, args.common, true);
@@ -244,7 +244,7 @@ void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
                          "seed are not compared.");
   verb->add_option("A.onnx", verify.original, "the original")->required();
   verb->add_option("B.onnx", verify.optimized, "the other")->required();
-  add_check(verb, verify.check, "what runs the models");
+  add_check(verb, verify.check);
   add_time(verb, verify.check.seconds,
            "seconds after which no new case is begun and the one that runs is given up; 1 at least (default 60)");
   add_shapes(verb, verify.shapes, "try only this size");
@@ -437,7 +437,7 @@ void add_extract(CLI::App& app, ExtractArgs& args) {
   add_saturate(verb, args.saturate);
   add_shapes(verb, args.shapes, "fix the size");
   verb->add_flag("!--no-verify", args.verify, "don't run them");
-  add_check(verb, args.check, "what runs original and graphs to verify them");
+  add_check(verb, args.check);
   add_common(verb, args.common, true);
   verb->footer("saturate extract bart.onnx --sample 20 --seed 7 -o graphs\nsaturate extract bart.onnx --sample 0 --dump-egraph bart.json");
 }
