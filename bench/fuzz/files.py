@@ -5,6 +5,7 @@ status that the command doesn't document, an error that isn't one line `saturate
 than a minute.
 """
 import pathlib
+import re
 import shlex
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from google.protobuf.message import DecodeError
 from . import bodies, graphs
 from .workers import outcome
 
+PROGRESS = re.compile(r"saturate: [\w ]+(: [^,]*)?, [\d.]+ s(,|$)")  # that long work prints where nobody looks: "saturate: verify, 10 s, at most 3 s left"
 VERBS = ("optimize", "optimize", "optimize", "run", "inspect", "explain")
 EXPECTED = {"optimize": (0, 1, 3, 4, 5), "run": (0, 1, 5), "inspect": (0, 1), "explain": (0, 1, 4)}
 WRITES = (0, 4)
@@ -174,7 +176,7 @@ def verdict(verb, status, text, written):
         return f"exit status {status}"
     if written and status not in WRITES:
         return f"exit status {status}, but {', '.join(written)} was written"
-    errors = [line for line in text.splitlines() if not line.startswith("saturate: warning: ")]
+    errors = [line for line in text.splitlines() if not line.startswith("saturate: warning: ") and not PROGRESS.match(line)]
     if status not in WRITES and (len(errors) != 1 or not errors[0].startswith("saturate: error: ")):
         return f"exit status {status} with other than one line of error"
     return None

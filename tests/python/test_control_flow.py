@@ -69,12 +69,12 @@ def test_an_operator_made_in_a_branch_alone_is_imported(tmp_path):
     assert [n.op_type for n in body.node] == ["Gelu"]
 
 
-def loop(trips, *, stop=False, collected=False):
-    """x, multiplied by (iteration + 2) again and again."""
+def loop(trips, *, op="Mul", stop=False, collected=False):
+    """x, multiplied by (iteration + 2) again and again; or that is added."""
     nodes = [
         node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
         node("Add", ["f", "two"], ["k"]),
-        node("Mul", ["a", "k"], ["b"]),
+        node(op, ["a", "k"], ["b"]),
         node("Less", ["i", "last"], ["go"]) if stop else node("Identity", ["cond"], ["go"]),
     ]
     results = [value("go", TensorProto.BOOL, []), value("b", TensorProto.FLOAT, ["n", 4])] + ([value("k", TensorProto.FLOAT, [])] if collected else [])
@@ -93,7 +93,7 @@ def test_a_loop_that_stops_early(tmp_path):
     assert optimized(tmp_path, loop(10, stop=True)) == {"Mul": 1}
 
 
-@pytest.mark.parametrize("model", [loop(3, collected=True), loop(1000)])
+@pytest.mark.parametrize("model", [loop(3, collected=True), loop(1000, op="Add")])
 def test_loops_that_collect_or_are_long_stay(tmp_path, model):
     assert optimized(tmp_path, model)["Loop"] == 1
 

@@ -286,7 +286,8 @@ def test_activations_of_1e5_that_are_clamped(tmp_path, name):
 
 def test_scores_of_attention_beyond_the_type_are_float(tmp_path):
     """They are made within the operator, and no value of the graph is large."""
-    result, report = half(tmp_path, LARGE["attention"])
+    np.savez(tmp_path / "x.npz", x=normal(1, 6, 16))  # among thousands of keys, the largest scores are so close that rounding of q and k swaps them
+    result, report = half(tmp_path, LARGE["attention"], "", "--inputs", tmp_path / "x.npz")
     assert works_in(result, "Attention") == {T.FLOAT} and works_in(result, "Neg") == {F16}
     assert any("numbers beyond the type" in note and "m" in note.split(": ")[1] for note in notes_of(report)), notes_of(report)
 

@@ -78,7 +78,7 @@ def test_new_failures_are_told(folder):
 
 
 def test_a_build_that_does_not_answer_is_ended(folder):
-    done, rows = replay(folder, wrapper(folder, "exec sleep 60"), "--options=", "--every", "2", "--time-limit", "0.5")
+    done, rows = replay(folder, wrapper(folder, "exec sleep 60"), "--options=", "--every", "2", "--time-limit", "3")
     assert done.returncode == 1 and [r["new"]["status"] for r in rows.values()] == ["no answer"], done.stdout + done.stderr
 
 
