@@ -12,8 +12,8 @@ from fine_print import attention, cases, made, norms, products, quantized, stand
 
 ROWS = json.loads((ROOT / "bench" / "data" / "fine_print.json").read_text())
 # Quick, and without what depends on the memory's contents.
-SOME = ["Attention", "RotaryEmbedding", "LayerNormalization", "RMSNormalization", "SkipLayerNormalization", "BiasGelu", "FusedMatMul", "MatMulNBits", "QLinearSoftmax"]
-BY_MEMORY = {("com.microsoft::Attention", "past")}  # axes whose rows are not compared
+SOME = ["Attention", "RotaryEmbedding", "LayerNormalization", "RMSNormalization", "SkipLayerNormalization", "BiasGelu", "FusedMatMul", "MatMulNBits", "QLinearSoftmax", "GroupQueryAttention"]
+BY_MEMORY = {("com.microsoft::Attention", "past"), ("com.microsoft::GroupQueryAttention", "stage")}  # axes whose rows are not compared
 
 
 def test_all_that_rules_make_is_compared():
