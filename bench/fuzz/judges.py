@@ -18,13 +18,14 @@ def _ours(model, feed, reference):
     return list(onnx_saturate.Session(model, reference=reference).run(feed).values())
 
 
-def _ort(model, feed):
+def _ort(model, feed, optimized=False):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feed)
 
 
@@ -38,6 +39,7 @@ JUDGES = {
     "ours": lambda m, f: _ours(m, f, False),
     "ours_reference": lambda m, f: _ours(m, f, True),
     "ort": _ort,
+    "ort_optimized": lambda m, f: _ort(m, f, True),
     "standard": _standard,
 }
 
@@ -89,15 +91,15 @@ def _outcomes(process, file, expected):
     return done
 
 
-def run(judge, cases):
-    """The outcome of each case."""
+def run(judge, cases, python=sys.executable):
+    """The outcome of each case, by this interpreter."""
     results = []
     while len(results) < len(cases):
         with tempfile.NamedTemporaryFile() as given, tempfile.TemporaryFile() as out:
             pickle.dump(cases[len(results):], given)
             given.flush()
             with tempfile.TemporaryFile() as errors:
-                process = subprocess.Popen([sys.executable, __file__, judge, given.name], stdout=out, stderr=errors)
+                process = subprocess.Popen([python, __file__, judge, given.name], stdout=out, stderr=errors)
                 results += _outcomes(process, out, len(cases) - len(results))
     return results
 

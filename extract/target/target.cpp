@@ -84,6 +84,7 @@ std::string refuse_tensor(const OperatorLimits& limits, const Carried& c, const 
     if (!v && limits.static_shapes)
       return fmt::format("{} has the dim {}, wanted a number (--dim or --input-shapes gives one)", c.name,
                          dims.to_string(dims.canonical(d)));
+    if (v == 0 && limits.not_empty) return fmt::format("{} is empty", c.name);
     if (v && limits.max_dim && *v > *limits.max_dim)
       return fmt::format("{} has a dim of {}, wanted at most {}", c.name, *v, *limits.max_dim);
   }
@@ -179,6 +180,28 @@ std::string refuse_inputs(const OperatorLimits& limits, const OpSite& site) {
   return "";
 }
 
+std::string refuse_dtypes_of_inputs(const std::map<int, std::vector<std::string>>& allowed, const OpSite& site) {
+  for (const auto& [place, dtypes] : allowed)
+    if (const Facts* f = input_of(site, place))
+      if (std::string wrong = refuse_dtype(dtypes, {f}, fmt::format("input {}", place)); !wrong.empty()) return wrong;
+  return "";
+}
+
+// Of a normalization: what it takes the mean of.
+std::string refuse_normalized(std::int64_t least, const OpSite& site) {
+  const Facts* x = input_of(site, 0);
+  if (!x || !x->shape || !site.dims) return "";
+  const Attribute* a = find_attribute(site.key.attributes, "axis");
+  const std::int64_t given = a ? a->i() : -1, first = given < 0 ? given + x->rank() : given;
+  std::int64_t size = 1;
+  for (std::int64_t axis = std::max<std::int64_t>(first, 0); axis < x->rank(); ++axis) {
+    const auto dim = site.dims->value((*x->shape)[static_cast<std::size_t>(axis)]);
+    if (!dim) return "";
+    size *= *dim;
+  }
+  return size >= least ? "" : fmt::format("it normalizes {} element{} at a time, wanted at least {}", size, size == 1 ? "" : "s", least);
+}
+
 std::string refuse_site(const OperatorLimits& limits, const OpSite& site, const std::map<int, Ranks>& index_ranks) {
   for (const OperatorLimits& when : limits.when)
     if (!refuse_site(when, site, index_ranks).empty()) return "";
@@ -187,6 +210,9 @@ std::string refuse_site(const OperatorLimits& limits, const OpSite& site, const 
     if (!find_attribute(site.key.attributes, name)) return fmt::format("{} is absent", name);
   if (std::string wrong = refuse_dtype(limits.input_dtypes, site.inputs, "input"); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_dtype(limits.output_dtypes, site.outputs, "output"); !wrong.empty()) return wrong;
+  if (std::string wrong = refuse_dtypes_of_inputs(limits.dtypes_of_inputs, site); !wrong.empty()) return wrong;
+  if (limits.min_normalized)
+    if (std::string wrong = refuse_normalized(*limits.min_normalized, site); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_ranges(limits.attribute_ranges, site); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_axis(limits.axis, site); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_inputs(limits, site); !wrong.empty()) return wrong;
@@ -313,6 +339,12 @@ class TargetRefusals : public Refusals {
 
   Ranks ranks(const OpKey& key) const override { return target_.ranks(operator_name(key.domain, key.op_type)); }
   bool by_place(const OpKey& key) const override { return target_.limits_by_place(operator_name(key.domain, key.op_type)); }
+
+  bool takes_empty(const OpKey& key) const override {
+    const std::string op = operator_name(key.domain, key.op_type);
+    return std::none_of(target_.limits.begin(), target_.limits.end(),
+                        [&](const OperatorLimits& l) { return l.not_empty && concerns(l, op); });
+  }
 
   bool of_any_operator() const override { return of_any_operator_; }
   bool counts_heads() const override { return counts_heads_; }

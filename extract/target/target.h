@@ -74,13 +74,16 @@ struct OperatorLimits {
   std::optional<double> max_constant;                    // magnitude of the floats of small constants that it reads
   std::vector<std::string> dtypes;                       // of all tensors; empty: any
   std::vector<std::string> input_dtypes, output_dtypes;  // of the first input that is there, and of the first output
-  bool static_shapes = false;                            // every dim is a number
-  std::vector<int> constant_inputs;                      // must be constants where they are there
-  std::vector<int> absent_inputs;                        // must not be there
-  std::vector<int> own_heads;                            // [batch,heads,...]: one of a batch has its own row for each of `num_heads`
-  std::vector<int> of_self_attention;                    // of attention, there only where there are as many keys as queries
-  std::vector<int> alike;                                // must be known to have one shape
-  std::string before;                                    // the first release of the runtime that has this limit no more
+  std::map<int, std::vector<std::string>> dtypes_of_inputs;    // of inputs by place, where they are there
+  std::optional<std::int64_t> min_normalized;                  // elements of the axes from `axis` (-1) on, of the first input, where known
+  bool static_shapes = false;                                  // every dim is a number
+  bool not_empty = false;                                      // no dim is 0; rules assume it where a dim may be (Refusals::takes_empty)
+  std::vector<int> constant_inputs;                            // must be constants where they are there
+  std::vector<int> absent_inputs;                              // must not be there
+  std::vector<int> own_heads;                                  // [batch,heads,...]: one of a batch has its own row for each of `num_heads`
+  std::vector<int> of_self_attention;                          // of attention, there only where there are as many keys as queries
+  std::vector<int> alike;                                      // must be known to have one shape
+  std::string before;                                          // the first release of the runtime that has this limit no more
   std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
   std::vector<std::string> required_attributes;                // that a node must have; without a default in the schema
   std::map<std::string, std::pair<double, double>> attribute_ranges;  // least and most, of each element where it is a list

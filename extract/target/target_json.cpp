@@ -67,6 +67,17 @@ std::map<std::string, std::vector<std::string>> read_allowed(const json& value) 
   return out;
 }
 
+// {"1": ["int8"]}: by the place of an input.
+absl::Status read_by_place(const json& value, std::map<int, std::vector<std::string>>& out) {
+  for (const auto& [place, dtypes] : value.items()) {
+    const std::optional<std::int64_t> number_of = place == "0" ? 0 : number(place);
+    if (!number_of) return bad(fmt::format("'{}' is no place of an input", place));
+    out[static_cast<int>(*number_of)] = dtypes.get<std::vector<std::string>>();
+    if (absl::Status s = check_dtypes(out[static_cast<int>(*number_of)]); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
   OperatorLimits l;
   for (const auto& [key, v] : entry.items()) {
@@ -94,8 +105,14 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
       l.input_dtypes = v.get<std::vector<std::string>>();
     else if (key == "output_dtypes")
       l.output_dtypes = v.get<std::vector<std::string>>();
+    else if (key == "dtypes_of_inputs") {
+      if (absl::Status s = read_by_place(v, l.dtypes_of_inputs); !s.ok()) return s;
+    } else if (key == "min_normalized")
+      l.min_normalized = v.get<std::int64_t>();
     else if (key == "static_shapes")
       l.static_shapes = v.get<bool>();
+    else if (key == "not_empty")
+      l.not_empty = v.get<bool>();
     else if (key == "constant_inputs")
       l.constant_inputs = v.get<std::vector<int>>();
     else if (key == "absent_inputs")
@@ -125,8 +142,8 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
     } else
       return bad(fmt::format(
           "unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
-          "input_dtypes, output_dtypes, static_shapes, constant_inputs, absent_inputs, own_heads, of_self_attention, alike, attributes, "
-          "required_attributes, attribute_ranges, axis, when, before, because",
+          "input_dtypes, output_dtypes, dtypes_of_inputs, min_normalized, static_shapes, not_empty, constant_inputs, absent_inputs, "
+          "own_heads, of_self_attention, alike, attributes, required_attributes, attribute_ranges, axis, when, before, because",
           key));
   }
   for (const auto* dtypes : {&l.dtypes, &l.input_dtypes, &l.output_dtypes})
@@ -295,7 +312,10 @@ ordered_json limits_json(const OperatorLimits& l) {
   if (!l.dtypes.empty()) out["dtypes"] = l.dtypes;
   if (!l.input_dtypes.empty()) out["input_dtypes"] = l.input_dtypes;
   if (!l.output_dtypes.empty()) out["output_dtypes"] = l.output_dtypes;
+  for (const auto& [place, dtypes] : l.dtypes_of_inputs) out["dtypes_of_inputs"][std::to_string(place)] = dtypes;
+  if (l.min_normalized) out["min_normalized"] = *l.min_normalized;
   if (l.static_shapes) out["static_shapes"] = true;
+  if (l.not_empty) out["not_empty"] = true;
   if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
   if (!l.absent_inputs.empty()) out["absent_inputs"] = l.absent_inputs;
   if (!l.own_heads.empty()) out["own_heads"] = l.own_heads;

@@ -61,7 +61,8 @@ struct HeadRows {
   std::int64_t heads, step;
 };
 
-// Turns the rows of a [batch, rows, heads, size] part by their positions.
+// Turns the rows of a [batch, rows, heads, size] part by their positions. Of a prompt ONNX Runtime reads the first id alone: rows count on
+// from it (1.22 to 1.32).
 template <typename C>
 absl::Status apply_rotary(const KernelContext& ctx, const GroupSizes& s, const C* cos, const C* sin, const HeadRows<C>& x) {
   const std::int64_t half = ctx.tensor(7).dims()[1], longest = ctx.tensor(7).dims()[0];
@@ -74,7 +75,9 @@ absl::Status apply_rotary(const KernelContext& ctx, const GroupSizes& s, const C
   }
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t i = 0; i < s.rows; ++i) {
-      const std::int64_t position = given.empty() ? s.past(b) + i : given[static_cast<std::size_t>(b * s.rows + i)];
+      const std::int64_t position = given.empty()    ? s.past(b) + i
+                                    : s.first_prompt ? given[0] + i
+                                                     : given[static_cast<std::size_t>(b * s.rows + i)];
       if (position < 0 || position >= longest) return ctx.invalid("a position is outside the cos and sin caches");
       for (std::int64_t h = 0; h < x.heads; ++h) {
         C* v = x.data + (b * s.rows + i) * x.step + h * s.size;

@@ -135,7 +135,6 @@ Outputs rotary_as(const KernelContext& ctx, const Rotary& r, const Tensor& cos, 
                   const std::vector<std::int64_t>& positions) {
   const Tensor& x = ctx.tensor(0);
   const std::int64_t half = r.dim / 2;
-  const double scale = ctx.attr_f("scale", 1.0f);
   absl::StatusOr<Tensor> y = ctx.allocate(x.dtype(), x.dims());
   if (!y.ok()) return y.status();
   using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -156,16 +155,15 @@ Outputs rotary_as(const KernelContext& ctx, const Rotary& r, const Tensor& cos, 
                      const std::int64_t at = r.heads_first ? ((b * r.heads + h) * r.rows + s) * r.size : (i * r.heads + h) * r.size;
                      for (std::int64_t d = 0; d < r.size; ++d) in[static_cast<std::size_t>(d)] = static_cast<C>(x.data<T>()[at + d]);
                      rotate(in.data(), *pc + row * half, *ps + row * half, r.dim, interleaved, in.data());
-                     for (std::int64_t d = 0; d < r.size; ++d)
-                       write<T>(*y)[at + d] = static_cast<T>(d < r.dim ? in[static_cast<std::size_t>(d)] * static_cast<C>(scale)
-                                                                       : in[static_cast<std::size_t>(d)]);
+                     for (std::int64_t d = 0; d < r.size; ++d) write<T>(*y)[at + d] = static_cast<T>(in[static_cast<std::size_t>(d)]);
                    }
                  }
                });
   return outputs_of(*std::move(y));
 }
 
-// com.microsoft: inputs (x, position_ids, cos, sin), caches [longest, dim / 2]. ONNX: (x, cos, sin, position_ids or none).
+// com.microsoft: inputs (x, position_ids, cos, sin), caches [longest, dim / 2]; ONNX Runtime does not heed its `scale` (1.20 to 1.32).
+// ONNX: (x, cos, sin, position_ids or none).
 template <bool kContrib>
 Outputs rotary_embedding(KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &cos = ctx.tensor(kContrib ? 2 : 1), &sin = ctx.tensor(kContrib ? 3 : 2);

@@ -27,6 +27,8 @@ class Refusals {
   virtual bool of_any_operator() const = 0;
   // Whether an operator is taken at some places and refused at others for what it is, not for what all tensors are.
   virtual bool by_place(const OpKey& key) const = 0;
+  // Whether an operator is taken with sizes of 0.
+  virtual bool takes_empty(const OpKey& key) const = 0;
   // Whether it says anything of how many heads or matrices an operator works on at once.
   virtual bool counts_heads() const = 0;
 };

@@ -14,6 +14,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
+#include "onnx_bridge/convert/refusals.h"
 #include "onnx_bridge/facts/facts.h"
 #include "rules/language/rule.h"
 #include "rules/values/bounds.h"
@@ -51,6 +52,7 @@ class FactSource {
   virtual bool told_as_nan(Id) const { return false; }
   virtual bool is_multiplied(Id) const { return false; }  // as in magnitudes.h
   virtual bool holds_attention(Id) const { return false; }
+  virtual bool attends_to_nothing(Id) const { return true; }
   virtual bool attention_is_made(Id) const { return false; }
   virtual bool is_count(Id) const { return false; }
   virtual bool quantizes_one(Id) const { return true; }                          // as in quantizers.h
@@ -261,6 +263,11 @@ class EGraphFacts : public FactSource {
   bool told_as_nan(Id id) const override { return saturate::told_as_nan(g_, id); }
   bool is_multiplied(Id id) const override { return saturate::is_multiplied(g_, id); }
   bool holds_attention(Id) const override { return saturate::holds_attention(g_); }
+  bool attends_to_nothing(Id) const override {
+    OpKey key;
+    key.domain = "com.microsoft", key.op_type = "MultiHeadAttention";
+    return g_.refusals() == nullptr || g_.refusals()->takes_empty(key);
+  }
   bool attention_is_made(Id) const override { return saturate::attention_is_made(g_); }
   bool is_count(Id id) const override { return saturate::is_count(g_, id); }
   bool quantizes_one(Id id) const override { return saturate::quantizes_one(g_, id); }

@@ -217,3 +217,64 @@ def test_webgpu_skips_no_broadcast(tmp_path):
         return operators(optimized(tmp_path, model, "--target", "ort-web")[0])
 
     assert made(["n", 5, 8]) == ["com.microsoft.SkipLayerNormalization"] and made([1, 5, 8]) == ["Add", "LayerNormalization"]
+
+
+def layer_norm(width, dtype=F):
+    nodes = [helper.make_node("ReduceMean", ["x", "axes"], ["m"]), helper.make_node("Sub", ["x", "m"], ["d"]), helper.make_node("Mul", ["d", "d"], ["dd"]),
+             helper.make_node("ReduceMean", ["dd", "axes"], ["v"]), helper.make_node("Add", ["v", "e"], ["ve"]), helper.make_node("Sqrt", ["ve"], ["r"]),
+             helper.make_node("Div", ["d", "r"], ["n"]), helper.make_node("Mul", ["n", "g"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])]
+    weights = [tensor("axes", np.array([-1])), tensor("e", np.float32(1e-5)), *(tensor(name, np.ones(width, np.float32)) for name in "gb")]
+    return make_model(nodes, [value("x", F, ["n", 3, width])], [value("y", F, ["n", 3, width])], weights)
+
+
+@pytest.mark.parametrize("words, width, made", [([], 8, True), ([], 1, False), (["--target", "ort-cpu@1.22"], 1, False), (["--target", "ort-cpu@1.24"], 1, True)])
+def test_1_21_to_1_23_refuse_to_normalize_one_element(tmp_path, words, width, made):
+    model, _ = optimized(tmp_path, layer_norm(width), *words)
+    assert ("LayerNormalization" in operators(model)) == made
+
+
+@pytest.mark.parametrize("words, dtype, made", [([], TensorProto.DOUBLE, False), (["--target", "ort-cpu@1.25"], TensorProto.DOUBLE, False), (["--target", "ort-cpu@1.26"], TensorProto.DOUBLE, True), ([], F, True)])
+def test_no_product_of_doubles_before_1_26(tmp_path, words, dtype, made):
+    """Of com.microsoft's FusedMatMul."""
+    nodes = [helper.make_node("Transpose", ["b"], ["t"], perm=[0, 2, 1]), helper.make_node("MatMul", ["a", "t"], ["y"])]
+    model = make_model(nodes, [value("a", dtype, [2, 3, 4]), value("b", dtype, [2, 5, 4])], [value("y", dtype, [2, 3, 5])])
+    model, _ = optimized(tmp_path, model, *words)
+    assert ("com.microsoft.FusedMatMul" in operators(model)) == made
+
+
+@pytest.mark.parametrize("words, kind, made", [([], np.int8, False)])
+def test_weights_of_8_bits_before_1_23(tmp_path, words, kind, made):
+    weights = [tensor("w", np.arange(-32, 32).reshape(32, 2).astype(kind)), tensor("s", np.full((2, 2), 0.1, np.float32))]
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=16), helper.make_node("MatMul", ["x", "d"], ["y"])]
+    model = make_model(nodes, [value("x", F, ["n", 32])], [value("y", F, ["n", 2])], weights, opset=21, ir_version=10)
+    model, _ = optimized(tmp_path, model, *words)
+    assert ("com.microsoft.MatMulNBits" in operators(model)) == made
+
+
+def integer_product(left, right, depth=4):
+    nodes = [helper.make_node("MatMulInteger", ["a", "b"], ["i"]), helper.make_node("Cast", ["i"], ["f"], to=F), helper.make_node("Mul", ["f", "s"], ["y"])]
+    weights = [tensor("b", np.ones((depth, 5), right)), tensor("s", np.float32(0.01))]
+    return make_model(nodes, [value("a", helper.np_dtype_to_tensor_dtype(np.dtype(left)), ["n", depth])], [value("y", F, ["n", 5])], weights)
+
+
+@pytest.mark.parametrize("left, right, depth, made", [(np.uint8, np.uint8, 4, True), (np.uint8, np.int8, 4, True), (np.int8, np.int8, 4, True), (np.int8, np.uint8, 4, False), (np.uint8, np.int8, 0, False)])
+def test_integer_products_that_no_release_has(tmp_path, left, right, depth, made):
+    """int8 by uint8 has no kernel, and of nothing the kernel writes nothing (1.20 to 1.32)."""
+    model, _ = optimized(tmp_path, integer_product(left, right, depth), "--target", "ort-cpu@1.31")
+    assert ("com.microsoft.MatMulIntegerToFloat" in operators(model)) == made
+
+
+@pytest.mark.parametrize("words, assumed", [([], True), (["--target", "ort-cpu@1.22"], True), (["--target", "FILE@1.29"], False)])
+def test_attention_of_nothing_ends_the_process_before_1_29(tmp_path, words, assumed):
+    nodes = []
+    for name in "qkv":
+        nodes += [helper.make_node("Reshape", [name, "four"], [name + "4"]), helper.make_node("Transpose", [name + "4"], [name + "t"], perm=[0, 2, 3, 1] if name == "k" else [0, 2, 1, 3])]
+    nodes += [helper.make_node("MatMul", ["qt", "kt"], ["s"]), helper.make_node("Softmax", ["s"], ["p"]), helper.make_node("MatMul", ["p", "vt"], ["o"]),
+              helper.make_node("Transpose", ["o"], ["ot"], perm=[0, 2, 1, 3]), helper.make_node("Reshape", ["ot", "three"], ["y"])]
+    weights = [tensor("four", np.array([0, 0, 3, 8])), tensor("three", np.array([0, 0, 24]))]
+    model = make_model(nodes, [value(name, F, ["n", "t", 24]) for name in "qkv"], [value("y", F, ["n", "t", 24])], weights)
+    (tmp_path / "mine.json").write_text(json.dumps({"extends": "ort-cpu", "name": "mine", "forbidden": ["Attention"]}))
+    words = [word.replace("FILE", str(tmp_path / "mine.json")) for word in words]
+    assert operators(optimized(tmp_path, model, *words)[0]) == ["com.microsoft.MultiHeadAttention"]
+    without, _ = optimized(tmp_path, model, *words, "--no-assume", "attention_not_empty")
+    assert ("com.microsoft.MultiHeadAttention" in operators(without)) != assumed

@@ -78,6 +78,7 @@ struct OfRank : Refusals {
   Ranks ranks(const OpKey&) const override { return {wanted, wanted}; }
   bool of_any_operator() const override { return true; }
   bool by_place(const OpKey&) const override { return false; }
+  bool takes_empty(const OpKey&) const override { return true; }
   bool counts_heads() const override { return false; }
   int wanted;
 };
