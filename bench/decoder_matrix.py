@@ -12,7 +12,8 @@ without our code: token by token from an empty cache and in blocks, two rows of 
 Runtime's optimizations. Reference is the export on the whole sequence, without optimizations.
 
 A row is `equal`, `wrong`, `does not load`, `does not run`, `ends the process`, `refused` or, where nothing is found that speaks against a
-cache, `REFUSED`; `unjudged`, where the first line does not say that ONNX Runtime judged; `fails` where `saturate` itself fails.
+cache, `REFUSED`; `unjudged`, where the first line does not say that ONNX Runtime judged; `fails` where `saturate` itself fails; `unfit`, of
+what --no-verify has written of an export that verification refuses.
 Rows that stand in --json already are not run again. The exit status is 1 where a row is neither equal nor refused.
 --python names the interpreter that has the release of ONNX Runtime to step with (default: this one). Needs onnxruntime and numpy.
 """
@@ -36,8 +37,7 @@ MODES = {"growing": ["--cache", "growing"], "window": ["--window", "1", *SIZES],
 WRITERS = ("tensor_scatter", "group_query_attention")
 TOLERANCES = {"fp32": 1e-4, "fp16": 2e-2}
 TOKENS = 40
-GOOD = ("equal", "refused")
-INEXPRESSIBLE = "the lowest that can express it"
+GOOD = ("equal", "refused", "unfit")
 EXIT_CODES = (1, 2, 3, 4, 5)  # what the command's help lists
 
 
@@ -93,8 +93,11 @@ def row(path, mode, dtype, opset, args):
         word, says = stepped(path, made, mode, dtype, args.python)
         if word == "equal" and not args.no_verify and not is_judged(done):
             word = "unjudged"
+        found = {"row": word, "says": says, "seconds": seconds}
+        if args.no_verify:
+            return found
         first = [line for line in done.stdout.splitlines() if "step by step as the whole" in line or line.startswith(("verified", "NOT"))]
-        return {"row": word, "says": says, "first": " | ".join(first)[:300], "seconds": seconds}
+        return {**found, "first": " | ".join(first)[:300]}
 
 
 def step(path, made, mode, dtype):
@@ -127,9 +130,12 @@ def step(path, made, mode, dtype):
 
 def explained(found):
     """Refused rows for which nothing speaks against a cache are shouted."""
-    if found["row"] != "refused":
+    if found["row"] not in ("refused", "wrong"):
         return found
-    why = "no such operator there" if INEXPRESSIBLE in found["says"] else speaks_against(found["path"], found["mode"].startswith("window"))
+    lacking = found["mode"] == "tensor_scatter" and "TensorScatter: opset" in found["says"]
+    why = "no such operator there" if lacking else speaks_against(found["path"], found["mode"].startswith("window"))
+    if found["row"] == "wrong":
+        return {**found, "row": "unfit" if why and "first" not in found else "wrong", "why": why}
     return {**found, "row": "refused" if why else "REFUSED", "why": why}
 
 
