@@ -50,6 +50,8 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   auto original = original_choice(g, lowered, p);
   if (!original.ok()) return original.status();
   const Price before = evaluate_choice(p.plain, *original).dag;
+  // A call is as dear as what it runs, which the result is compared with.
+  const auto inside = lowered.inlined.empty() ? absl::StatusOr<NodeChoice>(*original) : original_choice(g, lowered, p, true);
   LocalSearch search(p.plain, *std::move(original));
   for (int round = 0; round < options.improvement_rounds && search.sweep(); ++round) {
   }
@@ -60,7 +62,7 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   NodeChoice choice = clearly_less(other->cost, search.cost(), kLeastGain) ? other->choice : search.choice();
   if (options.memory_slack > 0) choice = least_memory(g, lowered, p, choice, options);
   Selection result = without_units(g, lowered.roots, to_selection(p, choice));
-  result.cost_before = before.cost;
+  result.cost_before = inside.ok() ? evaluate_choice(p.plain, *inside).dag.cost : before.cost;
   if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty())
     return absl::InternalError("extraction: " + wrong);
   if (Price(result.refused, result.cost) > Price(before.refused, before.cost * (1 + 1e-9) + 1e-9))

@@ -379,9 +379,20 @@ std::vector<const Source*> first_makers(const OnnxEGraph& g, const Lowered& lowe
   return out;
 }
 
+// The model's nodes in their order, those of bodies in front of the calls.
+std::vector<const Source*> sources_of(const Lowered& lowered, bool inside) {
+  std::vector<const Source*> out;
+  auto inner = lowered.inlined.begin();
+  for (std::size_t i = 0; i < lowered.sources.size(); ++i) {
+    for (; inside && inner != lowered.inlined.end() && inner->first == i; ++inner) out.push_back(&inner->second);
+    out.push_back(&lowered.sources[i]);
+  }
+  return out;
+}
+
 }  // namespace
 
-absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p) {
+absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p, bool inside) {
   const EGraph& e = g.egraph();
   NodeChoice choice(p.plain.num_classes(), kUnchosen);
   // The first node of the class for which `fits` holds, unless the class has one already.
@@ -410,7 +421,8 @@ absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& l
   }
   for (std::uint32_t c = 0; c < p.class_id.size(); ++c)
     pick(c, [&](const ENode& node) { return node.children.empty() && g.key(node.op).domain == "#"; });
-  for (const Source& s : lowered.sources) {
+  for (const Source* source : sources_of(lowered, inside)) {
+    const Source& s = *source;
     if (s.op == kNone) continue;
     const bool tuple = g.key(s.op).outputs != 1;
     Id tuple_class = kNone;

@@ -21,8 +21,10 @@ struct OnnxProblem {
 // Without a target nothing is refused, and fusions at load are not priced. The classes of `options.pinned` are roots, too.
 OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
                          const ExtractOptions& options);
-// The e-node of each class that the model itself has: a leaf, or the first of its nodes.
-absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& egraph, const Lowered& lowered, const OnnxProblem& problem);
+// The e-node of each class that the model itself has: a leaf, or the first of its nodes. `inside`: of a call what its function's body has,
+// where that was lowered.
+absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& egraph, const Lowered& lowered, const OnnxProblem& problem,
+                                           bool inside = false);
 Selection to_selection(const OnnxProblem& problem, const NodeChoice& choice);
 
 }  // namespace saturate

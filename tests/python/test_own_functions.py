@@ -359,3 +359,16 @@ def test_the_checker_runs_functions(tmp_path):
     (tmp_path / "f.rules").write_text(LEAKY + wrong)
     done = run("rules", "check", tmp_path / "f.rules")
     assert done.returncode != 0 and "wrong: 1 examples" in done.stdout
+
+
+def test_a_call_costs_what_it_runs(tmp_path):
+    """A call was priced as one operator, so that a result without calls seemed several times as dear."""
+    model = parser.parse_model("""<ir_version: 9, opset_import: ["" : 18, "f" : 1]> g (float[4, 8] x) => (float[4, 8] y) {
+        a = f.Twice (x)  b = Sin (a)  y = f.Once (b) }
+        <domain: "f", opset_import: ["" : 18]> Once (p) => (q) { e = Exp (p)  h = Cos (e)  q = Erf (h) }
+        <domain: "f", opset_import: ["" : 18, "f" : 1]> Twice (p) => (q) { e = f.Once (p)  h = Tan (e)  q = f.Once (h) }""")
+    onnx.save(model, tmp_path / "m.onnx")
+    for more, wanted in (([], None), (["--cost", "nodes"], 11)):
+        run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--report", tmp_path / "r.json", *more)
+        report = json.loads((tmp_path / "r.json").read_text())
+        assert report["cost_before"] == pytest.approx(report["cost_after"]) == pytest.approx(wanted or report["cost_after"])

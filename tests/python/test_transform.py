@@ -658,3 +658,23 @@ def test_open_batch(tmp_path, text):
 )
 def test_open_batch_refuses(tmp_path, text, words, said):
     assert said in refused(tmp_path, parsed(text), "--pass", f"open_batch{words}", code=(1, 2, 3, 5))
+
+
+def test_an_opset_that_lacks_an_operator_is_not_blamed_on_the_target(tmp_path):
+    model = parsed("agraph (float[1,8,3] x, float[1,2,3] u) => (float[1,8,3] y) { y = TensorScatter <axis = 1> (x, u) }", opset=24, ir=11)
+    said = refused(tmp_path, model, "--pass", "optimize:onnx;opset=14")
+    assert "pass optimize: TensorScatter: opset 14 does not have the operator; the lowest that can express it is opset 24" in said
+
+
+@pytest.mark.parametrize("opset, axes", [(13, ""), (18, ""), (13, "axes = [1], "), (18, None)])
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_a_length_over_any_axes_is_a_root(tmp_path, opset, axes, dtype):
+    """Without axes it is over all, and it is taken apart all the same."""
+    attributes, more = (axes or "", "") if opset == 13 else ("", ", a" if axes is None else "")
+    weights = " <int64[1] a = {1}>" if more else ""
+    model = parsed(f"agraph ({dtype}[2,3] x) => ({dtype}[p,q] y){weights} {{ y = ReduceL2 <{attributes}keepdims = 1> (x{more}) }}", opset=opset)
+    result, _ = transformed(tmp_path, model, passes=[{"pass": "rewrite", "rules": ["length_is_root"], "avoid": ["ReduceL2"]}])
+    assert "ReduceL2" not in {n.op_type for n in result.graph.node} and "Sqrt" in {n.op_type for n in result.graph.node}
+    x = np.array([[1, -2, 3], [4, 0.5, -6]], {"float": np.float32}.get(dtype, np.float64))
+    wanted = np.sqrt((x * x).sum(axis=1 if axes or axes is None else None, keepdims=True))
+    np.testing.assert_allclose(in_onnxruntime(result, {"x": x})["y"], wanted, rtol=1e-6)

@@ -63,7 +63,7 @@ struct CachedModel {
   std::optional<CacheOptions::Counted> counted = {};  // how the input CacheOptions::filled counts; nullopt: there is none
 };
 
-// Of a model of opset kCacheOpset in whose attention keys and values have heads apart (unpack_attention). kUnimplemented, with the node and
+// Of a model of opset kCacheOpset in whose attention keys and values have heads apart (unpack_heads). kUnimplemented, with the node and
 // the reason: it can't be cached.
 //   (b) without `fixed` and `buffer`: keys are cached as attention reads them, so behind rotary embeddings;
 //   (c) with `buffer`: likewise, in tensors whose size stays;
@@ -72,8 +72,8 @@ struct CachedModel {
 absl::StatusOr<CachedModel> with_cache(const Model& model, const CacheOptions& options);
 inline constexpr std::int64_t kCacheOpset = 23, kTensorScatterOpset = 24;
 
-// Writes each Attention of heads packed in the last dim as one of heads apart.
-void unpack_attention(Model& model);
+// Writes each Attention and RotaryEmbedding of heads packed in the last dim as one of heads apart, which is how caches hold them.
+absl::Status unpack_heads(Model& model);
 
 // The model run on parts of its tokens, one behind the other, with the caches handed on. It has the inputs of the original, and those of
 // its outputs that are comparable, whole. `behind`: how many tokens each part but the first takes. `handed_on`: kEmptied gives each part

@@ -70,35 +70,60 @@ void declare_caches(CachedModel& made, const CacheOptions& options, const CacheD
   }
 }
 
-void unpack_attention(Model& model) {
+namespace {
+
+// Operands whose heads stand beside each other in the last of three dims, and how many they are.
+using Packed = std::vector<std::pair<std::size_t, std::int64_t>>;
+Packed packed_operands(const Node& node, const DecoderFacts& facts) {
+  if (is_operator(node, "Attention")) {
+    const std::int64_t queries = int_attribute(node, "q_num_heads", 0), keys = int_attribute(node, "kv_num_heads", 0);
+    if (queries > 0 && keys > 0) return {{0, queries}, {1, keys}, {2, keys}};
+  }
+  // (Of four dims it takes the attribute and does not read it.)
+  if (is_operator(node, "RotaryEmbedding") && facts.rank(node.inputs[0]) == 3)
+    if (const std::int64_t heads = int_attribute(node, "num_heads", 0); heads > 0) return {{0, heads}};
+  return {};
+}
+
+Attribute heads_and_tokens_change_places() { return Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1, 3}); }
+
+// The node with operands of heads apart, and its result with them beside each other again.
+void unpack(Node node, const Packed& operands, GraphWriter& writer) {
+  for (const auto& [i, heads] : operands) {
+    const std::string apart = writer.node("Reshape", {node.inputs[i], writer.ints({0, 0, heads, -1})}, node.inputs[i] + "_heads");
+    node.inputs[i] = writer.node("Transpose", {apart}, node.inputs[i] + "_apart", {heads_and_tokens_change_places()});
+  }
+  std::erase_if(node.attributes, [](const Attribute& a) { return one_of(a.name, {"q_num_heads", "kv_num_heads", "num_heads"}); });
+  const std::string output = node.outputs[0], apart = writer.fresh()(output + "_apart");
+  node.outputs[0] = apart;
+  node.origin = nullptr;
+  writer.graph().nodes.push_back(std::move(node));
+  const std::string beside = writer.node("Transpose", {apart}, output + "_beside", {heads_and_tokens_change_places()});
+  writer.node("Reshape", {beside, writer.ints({0, 0, -1})}, "", {}, output);
+}
+
+}  // namespace
+
+absl::Status unpack_heads(Model& model) {
+  std::vector<Packed> packed;
+  {
+    const auto facts = DecoderFacts::as_declared(model);
+    if (!facts.ok()) return facts.status();
+    for (const Node& node : model.graph.nodes) packed.push_back(packed_operands(node, **facts));
+  }
   Graph& graph = model.graph;
   FreshNames fresh(graph);
   Graph made;
   GraphWriter writer(made, fresh);
-  for (Node& node : graph.nodes) {
-    const Attribute *queries = find_attribute(node.attributes, "q_num_heads"), *keys = find_attribute(node.attributes, "kv_num_heads");
-    if (!node.domain.empty() || node.op_type != "Attention" || !queries || !keys || queries->i() == 0 || keys->i() == 0) {
-      made.nodes.push_back(std::move(node));
-      continue;
-    }
-    for (const std::size_t i : {0, 1, 2}) {
-      const std::string apart =
-          writer.node("Reshape", {node.inputs[i], writer.ints({0, 0, i == 0 ? queries->i() : keys->i(), -1})}, node.inputs[i] + "_heads");
-      node.inputs[i] =
-          writer.node("Transpose", {apart}, node.inputs[i] + "_apart", {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1, 3})});
-    }
-    std::erase_if(node.attributes, [](const Attribute& a) { return one_of(a.name, {"q_num_heads", "kv_num_heads"}); });
-    const std::string output = node.outputs[0];
-    node.outputs[0] = fresh(output + "_apart");
-    node.origin = nullptr;
-    const std::string apart = node.outputs[0];
-    made.nodes.push_back(std::move(node));
-    const std::string beside =
-        writer.node("Transpose", {apart}, output + "_beside", {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1, 3})});
-    writer.node("Reshape", {beside, writer.ints({0, 0, -1})}, "", {}, output);
+  for (std::size_t i = 0; i < packed.size(); ++i) {
+    if (packed[i].empty())
+      made.nodes.push_back(std::move(graph.nodes[i]));
+    else
+      unpack(std::move(graph.nodes[i]), packed[i], writer);
   }
   graph.nodes = std::move(made.nodes);
   std::move(made.initializers.begin(), made.initializers.end(), std::back_inserter(graph.initializers));
+  return absl::OkStatus();
 }
 
 }  // namespace saturate

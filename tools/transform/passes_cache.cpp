@@ -226,7 +226,7 @@ absl::StatusOr<CachedModel> cached_at(const Model& model, const CacheOptions& op
                                       const std::set<std::string>& avoided) {
   absl::StatusOr<Model> fused = rewritten(model, kCacheOpset, avoided);
   if (!fused.ok()) return fused.status();
-  unpack_attention(*fused);
+  if (absl::Status s = unpack_heads(*fused); !s.ok()) return s;
   absl::StatusOr<CachedModel> cached = with_cache(*fused, options);
   if (!cached.ok()) return cached;
   absl::StatusOr<Model> result = rewritten(cached->model, opset);

@@ -41,9 +41,10 @@ absl::StatusOr<RuleSet> only(const std::vector<std::string>& wanted, bool approx
   return filter_rules(*std::move(rules), filter);
 }
 
-// As the exit status of `saturate optimize` would say it.
+// As the exit status of `saturate optimize` would say it. `field`: the one that is to blame; nullptr: the message says what is.
 absl::Status failure_status(const Failure& failure, const char* field, const Arguments& args) {
-  const absl::Status said = args.wrong(field, args.all()[field].dump(), failure.message);
+  const absl::Status said =
+      field ? args.wrong(field, args.all()[field].dump(), failure.message) : absl::InvalidArgumentError(failure.message);
   const absl::StatusCode code = failure.code == kExitDifferent     ? absl::StatusCode::kDataLoss
                                 : failure.code == kExitUnsupported ? absl::StatusCode::kUnimplemented
                                 : failure.code == kExitInterrupted ? absl::StatusCode::kCancelled
@@ -169,7 +170,7 @@ absl::Status optimize(Work& work, const Arguments& args) {
   setup->target.forbidden.insert(avoided.begin(), avoided.end());
   OptimizeOptions how;
   if (args.whole("opset") > 0) how.opset = args.whole("opset");
-  return run_rules(work, *setup, how, args.flag("approximate"), false, "target", args);
+  return run_rules(work, *setup, how, args.flag("approximate"), false, nullptr, args);
 }
 
 absl::Status inner_rank(Work& work, const Arguments& args) {

@@ -1,5 +1,7 @@
 #include "tools/transform/slm.h"
 
+#include <algorithm>
+
 #include "nlohmann/json.hpp"
 
 namespace saturate {
@@ -9,11 +11,15 @@ using nlohmann::json;
 
 // Of norms and attention as one operator each.
 constexpr std::int64_t kFusedOpset = 23;
+// The oldest that kv_cache writes.
+constexpr std::int64_t kLeastCacheOpset = 14;
 
 json cache_pass(const SlmOptions& options) {
   json pass{{"pass", "kv_cache"}, {"opset", kFusedOpset}};
   const bool sized = options.window || options.sequence || options.max_context;
   pass["mode"] = !options.cache.empty() ? options.cache : sized ? "window" : "growing";
+  // Where sizes are open, kv_cache alone knows that masks are as long as keys, so it takes attention apart itself where the opset lacks it.
+  if (pass["mode"] != "window" && options.opset) pass["opset"] = std::clamp(*options.opset, kLeastCacheOpset, kFusedOpset);
   if (pass["mode"] == "buffer" && options.max_context) pass["max_context"] = *options.max_context;
   if (pass["mode"] != "window") return pass;
   pass["window"] = options.window.value_or(1);
