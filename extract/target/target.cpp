@@ -309,6 +309,10 @@ bool Target::limits_by_place(const std::string& op) const {
   return std::any_of(limits.begin(), limits.end(), [&](const OperatorLimits& l) { return l.operators.contains(op); });
 }
 
+bool Target::takes_empty(const std::string& op) const {
+  return std::none_of(limits.begin(), limits.end(), [&](const OperatorLimits& l) { return l.not_empty && concerns(l, op); });
+}
+
 Ranks Target::ranks(const std::string& op) const {
   Ranks out;
   for (const OperatorLimits& l : limits)
@@ -341,9 +345,7 @@ class TargetRefusals : public Refusals {
   bool by_place(const OpKey& key) const override { return target_.limits_by_place(operator_name(key.domain, key.op_type)); }
 
   bool takes_empty(const OpKey& key) const override {
-    const std::string op = operator_name(key.domain, key.op_type);
-    return std::none_of(target_.limits.begin(), target_.limits.end(),
-                        [&](const OperatorLimits& l) { return l.not_empty && concerns(l, op); });
+    return target_.takes_empty(operator_name(key.domain, key.op_type));
   }
 
   bool of_any_operator() const override { return of_any_operator_; }

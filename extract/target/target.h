@@ -151,6 +151,8 @@ struct Target {
   double wish_price(const OpSite& site, std::string* why = nullptr) const;
   // Whether some limit names the operator ("Op", "domain::Op"), so that it may be taken here and refused there.
   bool limits_by_place(const std::string& op) const;
+  // Whether an operator ("Op", "domain::Op") may have sizes of 0 here.
+  bool takes_empty(const std::string& op) const;
   // The ranks of tensors that an operator ("Op", "domain::Op") may have wherever it stands.
   Ranks ranks(const std::string& op) const;
   // The newest opset of ai.onnx that a model may be raised to: of the target, and of the release that it is held to.

@@ -242,15 +242,6 @@ def test_no_product_of_doubles_before_1_26(tmp_path, words, dtype, made):
     assert ("com.microsoft.FusedMatMul" in operators(model)) == made
 
 
-@pytest.mark.parametrize("words, kind, made", [([], np.int8, False)])
-def test_weights_of_8_bits_before_1_23(tmp_path, words, kind, made):
-    weights = [tensor("w", np.arange(-32, 32).reshape(32, 2).astype(kind)), tensor("s", np.full((2, 2), 0.1, np.float32))]
-    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=16), helper.make_node("MatMul", ["x", "d"], ["y"])]
-    model = make_model(nodes, [value("x", F, ["n", 32])], [value("y", F, ["n", 2])], weights, opset=21, ir_version=10)
-    model, _ = optimized(tmp_path, model, *words)
-    assert ("com.microsoft.MatMulNBits" in operators(model)) == made
-
-
 def integer_product(left, right, depth=4):
     nodes = [helper.make_node("MatMulInteger", ["a", "b"], ["i"]), helper.make_node("Cast", ["i"], ["f"], to=F), helper.make_node("Mul", ["f", "s"], ["y"])]
     weights = [tensor("b", np.ones((depth, 5), right)), tensor("s", np.float32(0.01))]

@@ -56,10 +56,12 @@ void add_runs(const Grown& grown, OptimizeReport& report) {
 }
 
 // Whether the standard's Attention is there, or in a body.
-bool attends(const Graph& graph) {
-  const auto in_body = [](const Attribute& a) { return a.type == AttributeType::kGraph && attends(a.g()); };
+// Attention that a runtime refuses or dies of where it is of nothing: the standard's, and what the target says so of.
+bool attends(const Graph& graph, const Target& target) {
+  const auto in_body = [&](const Attribute& a) { return a.type == AttributeType::kGraph && attends(a.g(), target); };
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
-    return (n.domain.empty() && n.op_type == "Attention") || std::any_of(n.attributes.begin(), n.attributes.end(), in_body);
+    return (n.domain.empty() && n.op_type == "Attention") || !target.takes_empty(operator_name(n.domain, n.op_type)) ||
+           std::any_of(n.attributes.begin(), n.attributes.end(), in_body);
   });
 }
 
@@ -266,10 +268,9 @@ bool attends_by_parts(const OptimizeReport& report) {
   return count(report.after) < count(report.before);
 }
 
-void note_assumed(const Model& result, const RuleSet& rules, OptimizeReport& report) {
+void note_assumed(const Model& result, const RuleSet& rules, const Target& target, OptimizeReport& report) {
   for (const Assumption& a : known_assumptions()) {
-    // ONNX Runtime's own operators, which were cheaper, take sizes of 0.
-    if (a.name == "attention_not_empty" && !attends(result.graph)) continue;
+    if (a.name == "attention_not_empty" && !attends(result.graph, target)) continue;  // all others take sizes of 0
     if (a.name == "finite_attention" && !attends_by_parts(report)) continue;  // one that rules made and took apart gives NaN in both
     const auto assumes = [&](const auto& rule) {
       return std::find(rule.assumes.begin(), rule.assumes.end(), a.name) != rule.assumes.end();
@@ -393,7 +394,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.after = graph_stats(result.model);
   report.needs = needs_of(report.after, runtime_of(&target));
   note_newer(attempt, task, report);
-  note_assumed(result.model, rules, report);
+  note_assumed(result.model, rules, target, report);
   note_effects(rules, report);
   return result;
 }
