@@ -1,9 +1,9 @@
-"""At which shapes of graph ONNX Runtime's optimizers end the process: the rows of extract/runtimes/dies_of.json.
+"""At which shapes of graph ONNX Runtime's optimizers end the process or refuse the model: the rows of extract/runtimes/dies_of.json.
 
     python bench/runtime_deaths.py PYTHON...    # interpreters, each with another onnxruntime
 
 A dequantized value behind each of some operators is read by a node, a body or nobody; and a Transpose of halves stands before a MatMul, with a Reshape or without.
-Each graph is loaded with and without optimizations, in a process of its own; those are printed that end by a signal with them alone."""
+Each graph is loaded with and without optimizations, in a process of its own; those are printed that end by a signal, or are refused, with them alone."""
 import argparse
 import itertools
 import pathlib
@@ -32,7 +32,7 @@ def ends(path, level):
     return os.waitpid(child, 0)[1]
 for line in sys.stdin:
     plain, optimized = (ends(line.strip(), level) for level in (ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_ALL))
-    print(plain, optimized & 127, flush=True)
+    print(plain, optimized & 127, optimized >> 8, flush=True)
 """
 INDICES = {"Reshape": [[3, 8]], "Squeeze": [[3]], "Unsqueeze": [[0]], "Slice": [[0], [1], [1]], "Expand": [[2, 2, 3, 4, 1]], "Tile": [[2, 1, 1, 1]], "Gather": [[1, 0]]}
 ATTRIBUTES = {"Transpose": {"perm": [1, 0, 2, 3]}, "MaxPool": {"kernel_shape": [1, 1]}, "Flatten": {}, "Relu": {}, "Concat": {"axis": 0}}
@@ -86,10 +86,10 @@ def main():
         for python in args.python:
             done = subprocess.run([python, "-c", LOAD], input="".join(f"{path}\n" for path in paths.values()), capture_output=True, text=True, check=True)
             release, *rows = done.stdout.splitlines()
-            dead = [(name, row.split()[1]) for name, row in zip(paths, rows, strict=True) if row.split()[0] == "0" and row.split()[1] != "0"]
-            print(f"{release}: {len(paths)} graphs, {len(dead)} end the process")
-            for name, signal in dead:
-                print(f"  signal {signal}: {name}")
+            ended = [(name, *row.split()[1:]) for name, row in zip(paths, rows, strict=True) if row.split()[0] == "0" and row.split()[1:] != ["0", "0"]]
+            print(f"{release}: {len(paths)} graphs, {sum(signal != '0' for _, signal, _ in ended)} end the process")
+            for name, signal, _ in ended:
+                print(f"  signal {signal}: {name}" if signal != "0" else f"  refused: {name}")
 
 
 if __name__ == "__main__":

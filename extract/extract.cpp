@@ -65,7 +65,8 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   result.cost_before = inside.ok() ? evaluate_choice(p.plain, *inside).dag.cost : before.cost;
   if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty())
     return absl::InternalError("extraction: " + wrong);
-  if (Price(result.refused, result.cost) > Price(before.refused, before.cost * (1 + 1e-9) + 1e-9))
+  const double most = before.cost * (1 + options.memory_slack);
+  if (Price(result.refused, result.cost) > Price(before.refused, most * (1 + 1e-9) + 1e-9))
     return absl::InternalError("extraction: the result costs more than the model it came from");
   return result;
 }

@@ -145,7 +145,7 @@ class ProblemBuilder {
   }
 
   // Of an operator whose weights the runtime quantizes, one that is dequantized is read as such, never folded: each DequantizeLinear of it
-  // is a class of its own, which the operator reads.
+  // is a class of its own, which the operator reads. One that the asked opset lacks has to be folded.
   void keep_weights_quantized(std::vector<std::vector<Candidate>>& candidates, const OnnxProblem& p, std::vector<Blocker>& blockers) const {
     if (!target_ || target_->quantizes_weights.operators.empty()) return;
     std::map<Id, std::vector<Id>> made;  // class of a weight -> its blockers
@@ -153,7 +153,7 @@ class ProblemBuilder {
       const auto [it, fresh] = made.try_emplace(id);
       if (!fresh) return it->second;
       for (Candidate& c : candidates[id]) {
-        if (c.node == kNone || g_.key(e_.node(c.node).op).op_type != "DequantizeLinear") continue;
+        if (c.node == kNone || c.cost.refused >= kLacking || g_.key(e_.node(c.node).op).op_type != "DequantizeLinear") continue;
         it->second.push_back(kBlockerBase + static_cast<Id>(blockers.size()));
         blockers.push_back({id, c});
         c.cost = {};

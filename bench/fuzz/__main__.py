@@ -11,6 +11,7 @@ Parts, with their share of the hours:
   quantized  random quantized graphs through the exact rules: the same bits in ONNX Runtime
   integers   random integer operators and operators between quantizers, each as the other: a step apart at most in ONNX Runtime
   rules      one rule's pattern in a small random context, the same way
+  odd        random graphs for every target with odd options, a third quantized or half, a third with control flow or functions: in ONNX Runtime
   models     random operators here, in ONNX Runtime and in the standard's evaluator
   runs       random graphs and operators run again and again on several threads
   files      changed model files given to the command
@@ -31,9 +32,9 @@ import time
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 from fuzz import cases, firing, patterns, workers  # noqa: E402
 
-SHARES = {"corpus": 0.01, "graphs": 0.4, "quantized": 0.08, "integers": 0.05, "rules": 0.17, "models": 0.1, "runs": 0.08, "files": 0.07, "spellings": 0.05}
+SHARES = {"corpus": 0.01, "graphs": 0.25, "odd": 0.15, "quantized": 0.08, "integers": 0.05, "rules": 0.17, "models": 0.1, "runs": 0.08, "files": 0.07, "spellings": 0.05}
 MODULES = {"graphs": "optimize", "rules": "optimize"}
-OPTIMIZED = ("corpus", "graphs", "rules")
+OPTIMIZED = ("corpus", "graphs", "rules", "odd")
 CASES_A_JOB = {"models": 50}
 BAD = ("wrong", "crash", "slow", "error of the fuzzer", "lost")
 
@@ -56,6 +57,7 @@ def parse():
     parser.add_argument("--save", type=pathlib.Path, help="folder for the models and inputs in which something is wrong")
     parser.add_argument("--json", type=pathlib.Path, help="counts and findings, for --merge")
     parser.add_argument("--merge", type=pathlib.Path, nargs="+", metavar="FILE", help="add up what several runs wrote by --json")
+    parser.add_argument("--patterns", type=pathlib.Path, metavar="FOLDER", help="graphs, rules, odd: where the patterns of rules are kept between runs of one build")
     parser.add_argument("--rare", type=pathlib.Path, metavar="FILE", help="graphs, rules: every other pattern is of a rule that rarely fired in what --json wrote here")
     parser.add_argument("--singles", action="store_true", help="spellings: each option of each choice, all others plain")
     parser.add_argument("--kinds", default="", help="spellings: only kinds of blocks that match this")
@@ -140,7 +142,7 @@ def told(name, seed, found, save):
 def settings_of(name, args, folder):
     settings = {"part": name, "scratch": str(folder), "command": args.command, "ops": args.ops, "show": args.show, "kinds": args.kinds, "singles": args.singles}
     if name in OPTIMIZED:
-        settings |= {"patterns": str(folder), "effects": firing.effects(shlex.split(args.command)), "rare": firing.rare(json.loads(args.rare.read_text())["rules"]) if args.rare else []}
+        settings |= {"patterns": str(args.patterns or folder), "effects": firing.effects(shlex.split(args.command)), "rare": firing.rare(json.loads(args.rare.read_text())["rules"]) if args.rare else []}
     return settings
 
 
@@ -181,9 +183,10 @@ def main():
             results.merge(json.loads(path.read_text()))
     else:
         with tempfile.TemporaryDirectory() as folder:
-            if {"graphs", "rules"} & set(args.only):
+            if {"graphs", "rules", "odd"} & set(args.only):
                 results.rules = {name: [0, 0, 0] for name in firing.names()}
-                patterns.write(folder, shlex.split(args.command))
+                if not args.patterns or not args.patterns.is_dir():
+                    patterns.write(args.patterns or folder, shlex.split(args.command))
             try:
                 for name in args.only:
                     run_part(name, args, results, folder)

@@ -57,10 +57,11 @@ def branch(g, values, x):
     for name in ("then", "else"):
         child, out = g.child(), x
         for _ in range(g.pick((0, 1, 2, 3))):
-            made = child.pick(OUTSIDE)(child, [v for v in (*values, out) if child.arrays[v].dtype == g.dtype], out)
+            made = child.pick(OUTSIDE if child.inside is None or child.depth > 2 else child.inside)(child, [v for v in (*values, out) if child.arrays[v].dtype == g.dtype], out)
             out = next((v for v in made if child.arrays[v].dtype == g.dtype), out)
         (out,) = child.add("Identity", [out])
         g.count = child.count
+        g.arrays |= {n: child.arrays[n] for n in g.inputs}
         graphs.append(body(child, name, [], [out]))
         results.append(child.arrays[out])
     chosen = results[0 if bool(g.arrays[condition]) else 1]

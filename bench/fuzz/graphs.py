@@ -39,11 +39,13 @@ class Graph:
         self.inputs, self.outputs, self.rules = [], [], []  # outputs: beside those that nothing reads; rules: whose patterns were put in
         self.free = set()  # inputs that may be any number
         self.opset = self.pick(OPSETS)
+        self.inside, self.depth = None, 0  # steps of branches, where others are wanted; how deep in bodies
 
     def child(self):
         """For a body: it sees all values so far; its names are its own. `count` has to be taken over afterwards."""
         inner = copy.copy(self)
         inner.nodes, inner.initializers, inner.arrays = [], [], dict(self.arrays)
+        inner.outputs, inner.depth = [], self.depth + 1
         return inner
 
     def pick(self, options):
@@ -370,6 +372,24 @@ def random_graph(seed, dtype=np.float32, steps=STEPS, sizes=(1, 2, 3, 4, 6), mos
     return finished(g)
 
 
+def every_node(nodes):
+    """Also of bodies."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            yield from every_node(attribute.g.node)
+
+
+def with_open_bodies(nodes):
+    """Inputs of bodies have the ranks that they had, and no sizes."""
+    for node in nodes:
+        for attribute in node.attribute:
+            for info in attribute.g.input:
+                for dim in info.type.tensor_type.shape.dim:
+                    dim.Clear()
+            with_open_bodies(attribute.g.node)
+
+
 def finished(g):
     """(model, feed, operators); None where there is no node."""
     made = [o for n in g.nodes if n.op_type != "Constant" for o in n.output if o]
@@ -383,7 +403,9 @@ def finished(g):
     inputs = [n for n in g.inputs if n in read] or g.inputs[:1]
     if inputs and g.chance(0.1):  # an input as it is
         outputs.append(g.pick(inputs))
-    free = g.chance(0.4)
+    free = g.chance(0.4) and not any(n.op_type == "Scan" for n in every_node(g.nodes))  # its state keeps its shape: of other sizes it might not
+    if free:
+        with_open_bodies(g.nodes)
     graph = helper.make_graph(
         g.nodes, "g",
         [declared(n, g.arrays[n], free and [f"{n}_{i}" for i in range(g.arrays[n].ndim)]) for n in inputs],

@@ -121,7 +121,7 @@ def inject(g, pool):
     """Adds a pattern to the graph; (rule, names of its values)."""
     rule, model = pool.draw(g)
     if (needed := oldest_opset(model)) > g.opset:
-        if g.nodes:
+        if g.nodes or g.depth:
             raise Unfit  # what is there is written for the older one
         g.opset = max(needed, g.pick(OPSETS))
     open_inputs = {i.name for i in model.graph.input}

@@ -1,6 +1,7 @@
 #include "extract/target/dies_of.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 
 #include "absl/container/flat_hash_set.h"
@@ -18,22 +19,29 @@ struct Step {
   bool moves_first_axis = false;    // of a Transpose: in between the last two, the others stay in order
   bool with_matrix = false;         // of a product: the other operand is a matrix, this one more
   bool by_body = false;             // a body of the operator reads the value, whatever the operator
+  std::set<std::string> but;        // not empty: any operator but these, or an output of the graph
+  std::set<std::string> from;       // dtypes of what it reads; empty: any
+  bool zero_point_of_0 = false;     // of a dequantizer: it has one, and that is 0
+  bool read_once = false;           // what it makes (the first of several) is read once
 };
 
 struct DeadlyShape {
   std::vector<Step> steps;
   std::string before, because;  // the first release that loads it again
+  std::int64_t opset = 0;       // of ai.onnx, from which on it is one
 };
 
 std::vector<DeadlyShape> read_shapes() {
   std::vector<DeadlyShape> out;
   const nlohmann::json shapes = *read_json(kDiesOf);
   for (const auto& entry : shapes) {
-    DeadlyShape shape{{}, entry.value("before", std::string()), entry.at("because")};
+    DeadlyShape shape{{}, entry.value("before", std::string()), entry.at("because"), entry.value("opset", std::int64_t{0})};
     for (const auto& s : entry.at("steps"))
       shape.steps.push_back({s.value("operators", std::set<std::string>()), s.value("dtypes", std::set<std::string>()),
                              s.value("repeats", false), s.value("moves_first_axis", false), s.value("with_matrix", false),
-                             s.value("by_body", false)});
+                             s.value("by_body", false), s.value("but", std::set<std::string>()),
+                             s.value("from", std::set<std::string>()), s.value("zero_point_of_0", false),
+                             s.value("read_once", false)});
     out.push_back(std::move(shape));
   }
   return out;
@@ -44,7 +52,9 @@ const std::vector<DeadlyShape>& shapes() {
   return all;
 }
 
-// An operator of a graph, whose values have any ids.
+constexpr const char* kOutput = "#output";
+
+// An operator of a graph, whose values have any ids; kOutput: an output of the graph reads it.
 struct Placed {
   NodeId node = kNone;
   std::string op_type;
@@ -56,6 +66,10 @@ class Graphed {
  public:
   explicit Graphed(const OnnxEGraph& g) : g_(g) {}
 
+  void add_outputs(const std::vector<Id>& roots) {
+    for (const Id root : roots) nodes_.push_back({kNone, kOutput, nullptr, {root}, {}});
+  }
+
   void add(Placed node, Id made) {
     makers_.try_emplace(made, nodes_.size());
     nodes_.push_back(std::move(node));
@@ -65,13 +79,14 @@ class Graphed {
   std::vector<std::vector<const Placed*>> find(const DeadlyShape& shape) const {
     std::vector<std::vector<const Placed*>> out;
     const std::size_t last = shape.steps.size() - 1;
+    const Step& step = shape.steps[last];
     for (const Placed& node : nodes_) {
-      const bool by_body = shape.steps[last].by_body;
-      if (!by_body && !shape.steps[last].operators.contains(node.op_type)) continue;
-      const std::vector<Id>& read = by_body ? node.captures : node.inputs;
+      const bool any = step.by_body || !step.but.empty();
+      if (any ? step.but.contains(node.op_type) : !step.operators.contains(node.op_type)) continue;
+      const std::vector<Id>& read = step.by_body ? node.captures : node.inputs;
       for (std::size_t i = 0; i < read.size(); ++i) {
         std::vector<const Placed*> place{&node};
-        if ((by_body || may_read(shape.steps[last], node, i)) && leads(shape, last - 1, read[i], place)) out.push_back(std::move(place));
+        if ((any || may_read(step, node, i)) && leads(shape, last - 1, read[i], place)) out.push_back(std::move(place));
       }
     }
     return out;
@@ -81,6 +96,13 @@ class Graphed {
   static constexpr std::size_t kMostSteps = 16;
 
   const Facts& facts(Id id) const { return g_.facts(g_.egraph().find(id)); }
+
+  std::size_t readers(Id value) const {
+    std::size_t n = 0;
+    for (const Placed& node : nodes_)
+      for (const auto& read : {std::span(node.inputs), std::span(node.captures)}) n += std::ranges::count(read, value);
+    return n;
+  }
 
   bool may_read(const Step& step, const Placed& node, std::size_t i) const {
     if (!step.with_matrix) return i == 0;
@@ -92,7 +114,16 @@ class Graphed {
   bool is(const Step& step, const Placed& node, Id value) const {
     if (!step.operators.contains(node.op_type)) return false;
     if (!step.dtypes.empty() && !step.dtypes.contains(std::string(dtype_name(facts(value).dtype)))) return false;
+    if (!step.from.empty() && (node.inputs.empty() || !step.from.contains(std::string(dtype_name(facts(node.inputs[0]).dtype))))) return false;
+    if (step.zero_point_of_0 && !has_zero_point_of_0(node)) return false;
     return !step.moves_first_axis || moves_first_axis(node);
+  }
+
+  // A dequantized constant is a constant there, too.
+  bool has_zero_point_of_0(const Placed& node) const {
+    if (node.inputs.size() < 3 || facts(node.inputs[0]).constant) return false;
+    const auto zero = g_.value(g_.egraph().find(node.inputs[2]));
+    return zero && std::all_of(zero->bytes().begin(), zero->bytes().end(), [](std::byte b) { return b == std::byte{0}; });
   }
 
   static bool moves_first_axis(const Placed& node) {
@@ -113,7 +144,7 @@ class Graphed {
     if (step == 0) return true;
     if (!node.inputs.empty()) {
       if (shape.steps[step].repeats && leads(shape, step, node.inputs[0], place)) return true;
-      if (leads(shape, step - 1, node.inputs[0], place)) return true;
+      if ((!shape.steps[step].read_once || readers(value) == 1) && leads(shape, step - 1, node.inputs[0], place)) return true;
     }
     place.pop_back();
     return false;
@@ -132,6 +163,7 @@ Graphed as_it_came(const OnnxEGraph& g, const Lowered& lowered) {
     out.add({kNone, s.node->domain.empty() ? s.node->op_type : "", &s.node->attributes, {s.inputs.begin(), own}, {own, s.inputs.end()}},
             s.outputs[0]);
   }
+  out.add_outputs(lowered.roots);
   return out;
 }
 
@@ -152,16 +184,19 @@ Graphed as_chosen(const OnnxEGraph& g, const Lowered& lowered, const Selection& 
     placed.inputs.erase(own, placed.inputs.end());
     out.add(std::move(placed), e.find(id));
   }
+  for (const Id root : lowered.roots) out.add_outputs({e.find(root)});
   return out;
 }
 
 }  // namespace
 
-std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& g, const Lowered& lowered, const Selection& selection, const Target& target) {
+std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& g, const Lowered& lowered, const Selection& selection, const Target& target,
+                                       std::int64_t opset) {
   const EGraph& e = g.egraph();
   std::vector<DeadlyPlace> out;
   const Graphed chosen = as_chosen(g, lowered, selection);
   for (const DeadlyShape& shape : shapes()) {
+    if (opset < shape.opset) continue;
     if (!shape.before.empty() && target.release && !is_before(target.release->version, shape.before)) continue;
     const auto places = chosen.find(shape);
     if (places.empty() || !as_it_came(g, lowered).find(shape).empty()) continue;
@@ -171,6 +206,7 @@ std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& g, const Lowered& lower
     for (const auto& place : places) {
       DeadlyPlace found{shape.because, {}};
       for (const Placed* p : place) {
+        if (p->node == kNone) continue;  // an output
         const ENode node = e.node(p->node);
         if (!originals.contains(node_signature(e, node.op, node.children))) found.made.push_back(p->node);
       }

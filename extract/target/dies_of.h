@@ -1,4 +1,4 @@
-// Shapes of graph at which ONNX Runtime's optimizers end the process while they load a model: extract/runtimes/dies_of.json. Such a shape
+// Shapes of graph at which ONNX Runtime's optimizers end the process or refuse the model while they load it: extract/runtimes/dies_of.json. Such a shape
 // spans several operators, so that no limit of a target can say it.
 #pragma once
 
@@ -17,7 +17,8 @@ struct DeadlyPlace {
   std::vector<NodeId> made;  // its e-nodes that are none of the model's own, readers first
 };
 
-// The places of a choice, but for shapes that the model itself has.
-std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const Target& target);
+// The places of a choice, but for shapes that the model itself has. `opset`: of ai.onnx, the newest in which it may be written.
+std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const Target& target,
+                                       std::int64_t opset);
 
 }  // namespace saturate

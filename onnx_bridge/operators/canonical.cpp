@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <set>
 
 #include "absl/status/status.h"
@@ -95,11 +96,17 @@ bool dtype_allowed(const OpSchema& schema, std::string_view type, DType dtype) {
   return true;
 }
 
+// Inputs that `schema` wants of one dtype may have several in later versions.
 bool dtypes_allowed(const Job& job, const OpSchema& schema) {
+  std::map<std::string_view, DType> bound;
   for (std::size_t i = 0; i < job.node.inputs.size() && !schema.inputs.empty(); ++i) {
     const bool beyond = i >= schema.inputs.size();
     if (beyond && !schema.inputs.back().variadic) break;
-    if (!dtype_allowed(schema, schema.inputs[beyond ? schema.inputs.size() - 1 : i].type, job.dtype(i))) return false;
+    const OpSchema::Formal& formal = schema.inputs[beyond ? schema.inputs.size() - 1 : i];
+    const DType dtype = job.dtype(i);
+    if (!dtype_allowed(schema, formal.type, dtype)) return false;
+    if (formal.variadic || dtype == DType::kUndefined || job.node.inputs[i].empty()) continue;
+    if (bound.try_emplace(formal.type, dtype).first->second != dtype) return false;
   }
   for (std::string_view name : {"to", "dtype", "output_dtype"}) {
     const OpAttribute* known = schema.attribute(name);

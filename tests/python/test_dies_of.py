@@ -1,4 +1,4 @@
-"""Shapes of graph at which ONNX Runtime's optimizers end the process (extract/runtimes/dies_of.json): rules do not make them of models that load."""
+"""Shapes of graph at which ONNX Runtime's optimizers end the process, or refuse a model (extract/runtimes/dies_of.json): rules do not make them of models that load."""
 import subprocess
 import sys
 
@@ -53,3 +53,22 @@ def test_no_product_of_halves_ends_the_runtime(tmp_path, first, second, bias):
     node = helper.make_node("Gemm", ["x", *constants], ["y"], transA=first, transB=second)
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [4, 3] if first else [3, 4])]
     check(tmp_path, made([node], inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [3, 5])], constants, 17), "npu-4d")
+
+
+@pytest.mark.parametrize("target", ["ort-cpu", "onnx", "qnn-htp", "npu-4d"])
+@pytest.mark.parametrize("opset", [21, 23])
+@pytest.mark.parametrize("reader", ["output", "Abs"])
+def test_nothing_is_moved_behind_a_dequantizer_that_is_quantized_without_its_zero_point(tmp_path, target, opset, reader):
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Unsqueeze", ["d", "one"], ["u"]),
+        helper.make_node("QuantizeLinear", ["u", "s", "w"], ["a"]),
+        helper.make_node("QuantizeLinear", ["u", "t", "z"], ["b"]),
+        helper.make_node("Flatten", ["u"], ["f"], axis=2),
+        *([helper.make_node(reader, ["f"], ["y"])] if reader != "output" else []),
+    ]
+    constants = {"s": np.float32(0.5), "t": np.float32(0.25), "z": np.int8(0), "w": np.int8(7), "one": np.int64([1])}
+    outputs = [helper.make_tensor_value_info("a", TensorProto.INT8, None), helper.make_tensor_value_info("b", TensorProto.INT8, None),
+               helper.make_tensor_value_info("f" if reader == "output" else "y", 1, None)]
+    check(tmp_path, made(nodes, [helper.make_tensor_value_info("x", 1, [6])], outputs, constants, opset), target)

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 
 import onnx
+import onnx.parser
 import pytest
 
 from conftest import DATA, run, run_ok
@@ -65,6 +66,15 @@ def test_memory_slack_keeps_to_the_slack(tmp_path):
     cost = lambda *words: json.loads(run_ok("optimize", BART, tmp_path / "o.onnx", "--json", *words).stdout)["cost_after"]
     cheapest = cost()
     assert cheapest <= cost("--memory-slack", 0.05) <= cheapest * 1.05 + 1e-12
+
+
+def test_memory_slack_may_make_a_model_dearer_than_it_was(tmp_path):
+    """The dearer choice was held against the model's own cost, and called an internal error."""
+    onnx.save(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 21]> g (float[6] x) => (float[6] y)
+        <float[6] s = {0.007, 0.5, 0.05, 0.1, 0.3, 1}, int8[6] z = {0, 0, 127, -128, -64, -128}, int64[1] first = {-1}, int64[1] last = {-2147483648}, int64[1] axis = {0}> {
+          q = QuantizeLinear <axis = 0> (x, s, z)  d = DequantizeLinear <axis = 0> (q, s, z)  t = Transpose <perm = [0]> (d)  y = Slice (t, first, last, axis, first) }'''), tmp_path / "m.onnx")
+    report = json.loads(run_ok("optimize", tmp_path / "m.onnx", tmp_path / "o.onnx", "--memory-slack", 0.5, "--json").stdout)
+    assert report["cost_after"] <= 1.5 * report["cost_before"]
 
 
 def test_cost_at_weighs_sizes(tmp_path):

@@ -35,3 +35,12 @@ def test_what_an_older_form_adds_has_names_of_its_own():
     assert len(set(names)) == len(names), names
     again = onnx_saturate.optimize(onnx_saturate.optimize(made, opset=18), opset=14)
     onnx.checker.check_model(again, full_check=True)
+
+
+@pytest.mark.parametrize("opset", [9, 13, 14])
+def test_inputs_that_an_older_opset_wants_of_one_dtype_are_refused(opset):
+    model = parser.parse_model('''<ir_version: 10, opset_import: ["": 17]> g (float16[N,3,4] x, float[3] s) => (float16[N,3,4] y)
+        <float[3] m = {0, 0.5, 1}, float[3] v = {1, 2, 3}> { y = BatchNormalization (x, s, m, m, v) }''')
+    with pytest.raises(onnx_saturate.Error, match=f"opset {opset} does not have its dtypes; the lowest that can express it is opset 15"):
+        onnx_saturate.optimize(model, opset=opset, verify=False, rules=onnx_saturate.RuleSet.none())
+    onnx.checker.check_model(onnx_saturate.optimize(model, opset=15, rules=onnx_saturate.RuleSet.none()), full_check=True)

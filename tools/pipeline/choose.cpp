@@ -67,7 +67,7 @@ absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& op
   for (int round = 0; round < kMostRounds; ++round) {
     auto selection = extract(*grown.g, grown.lowered, task.target, task.cost, options);
     if (!selection.ok()) return selection;
-    const std::vector<DeadlyPlace> places = deadly_places(*grown.g, grown.lowered, *selection, task.target);
+    const std::vector<DeadlyPlace> places = deadly_places(*grown.g, grown.lowered, *selection, task.target, options.opset_limit);
     if (places.empty()) return selection;
     bool more = false;
     for (const DeadlyPlace& place : places)

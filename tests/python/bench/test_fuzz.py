@@ -39,6 +39,11 @@ def test_random_graphs_optimized(tmp_path):
     assert merged.returncode == 0 and f"all             {2 * sum(p['cases'] for p in report['parts'].values())}" in merged.stdout
 
 
+def test_every_target_with_odd_options(tmp_path):
+    out = fuzz("--only", "odd", "--cases", 60, "--seed", 5, "--jobs", 1, "--patterns", tmp_path / "patterns")
+    assert "equal" in out and "target npu-4d" in out and "control flow or functions" in out
+
+
 def test_what_was_found_once():
     assert "equal" in fuzz("--only", "corpus", "--jobs", 1)
 
