@@ -168,7 +168,7 @@ void close(Grown& graph, const Task& task) {
   apply("spell_literals", [](OnnxEGraph& g) { spell_literals(g); });
   apply("sum_for_add", [&](OnnxEGraph& g) { add_sums_for_adds(g, graph.lowered, task.target); });
   apply("fused_conv_for_conv", [&](OnnxEGraph& g) { add_fused_convs_for_convs(g, task.target); });
-  apply("node_unit", [&](OnnxEGraph& g) { add_node_units(g, task.target); });
+  apply("node_unit", [&](OnnxEGraph& g) { add_node_units(g, graph.lowered, task.target); });
 }
 
 std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& without, const Task& task) {
