@@ -240,7 +240,7 @@ class Lowerer {
     const Function* function = called_function(model_, node);
     std::optional<Canonical> canonical;
     std::vector<const Facts*> facts;
-    const auto dispute = disputed(g_, node, source.inputs);
+    const auto dispute = disputed(g_, node, source.inputs, opset);
     if (dispute) out_.disputes.emplace_back(&node, *dispute);
     const bool random = dispute || draws(node, scope);
     if (!function && !has_graphs(node) && !random) {
