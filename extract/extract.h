@@ -27,6 +27,7 @@ struct ExtractOptions {
   bool lowers_opset = false;         // the model's own operators must, too, wherever rules make something else of them
   std::set<Id> not_foldable;         // constant classes whose value cannot be computed here
   std::set<NodeId> left_out;         // e-nodes that are not chosen; none of the model's own
+  std::set<NodeId> avoided;          // e-nodes that count as refused
   std::map<Id, NodeId> pinned;       // e-nodes that the selection must contain, at any price
   int improvement_rounds = 8;        // of local search over DAG cost, from the model's own graph
   std::string extractor = "search";  // of extract/solve/extractors.h; its choice is taken where it costs less

@@ -233,7 +233,7 @@ class ProblemBuilder {
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
     if (!original && !taken && in_opset != true && !may_be_at_border(key)) return kInfinity;
     if (!original && !runs_where_model_does(node, id, key)) return kInfinity;
-    const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
+    const double refused = (target_ && !taken ? 1 : 0) + (options_.avoided.contains(n) ? 1 : 0) + (in_opset == false ? kLacking : 0);
     const double cost = cost_of(id, n, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
     return {refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
   }

@@ -39,9 +39,8 @@ std::vector<DeadlyShape> read_shapes() {
     for (const auto& s : entry.at("steps"))
       shape.steps.push_back({s.value("operators", std::set<std::string>()), s.value("dtypes", std::set<std::string>()),
                              s.value("repeats", false), s.value("moves_first_axis", false), s.value("with_matrix", false),
-                             s.value("by_body", false), s.value("but", std::set<std::string>()),
-                             s.value("from", std::set<std::string>()), s.value("zero_point_of_0", false),
-                             s.value("read_once", false)});
+                             s.value("by_body", false), s.value("but", std::set<std::string>()), s.value("from", std::set<std::string>()),
+                             s.value("zero_point_of_0", false), s.value("read_once", false)});
     out.push_back(std::move(shape));
   }
   return out;
@@ -114,7 +113,8 @@ class Graphed {
   bool is(const Step& step, const Placed& node, Id value) const {
     if (!step.operators.contains(node.op_type)) return false;
     if (!step.dtypes.empty() && !step.dtypes.contains(std::string(dtype_name(facts(value).dtype)))) return false;
-    if (!step.from.empty() && (node.inputs.empty() || !step.from.contains(std::string(dtype_name(facts(node.inputs[0]).dtype))))) return false;
+    if (!step.from.empty() && (node.inputs.empty() || !step.from.contains(std::string(dtype_name(facts(node.inputs[0]).dtype)))))
+      return false;
     if (step.zero_point_of_0 && !has_zero_point_of_0(node)) return false;
     return !step.moves_first_axis || moves_first_axis(node);
   }

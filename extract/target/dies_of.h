@@ -1,5 +1,5 @@
-// Shapes of graph at which ONNX Runtime's optimizers end the process or refuse the model while they load it: extract/runtimes/dies_of.json. Such a shape
-// spans several operators, so that no limit of a target can say it.
+// Shapes of graph at which ONNX Runtime's optimizers end the process or refuse the model while they load it: extract/runtimes/dies_of.json.
+// Such a shape spans several operators, so that no limit of a target can say it.
 #pragma once
 
 #include <string>

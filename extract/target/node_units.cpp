@@ -9,6 +9,7 @@
 #include "extract/extract.h"
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
+#include "extract/target/coarse_units.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/target_json.h"
 #include "fmt/format.h"
@@ -201,12 +202,14 @@ class UnitBuilder {
   explicit UnitBuilder(OnnxEGraph& g) : g_(g), e_(g.egraph()) {}
 
   // All are found before any is added: the classes change while units are.
-  void run(const Target& target) {
+  void run(const Lowered& lowered, const Target& target) {
     const UnitFinder finder(g_, target);
+    const CoarseUnits coarse(g_, lowered);
     std::vector<FoundUnit> found;
     for (const Id id : e_.classes())
       for (const NodeId n : e_.class_nodes(id))
-        for (FoundUnit& f : finder.find(n, id)) found.push_back(std::move(f));
+        for (FoundUnit& f : finder.find(n, id))
+          if (!f.unit->coarse || !coarse.is_new(n)) found.push_back(std::move(f));
     for (const FoundUnit& f : found) add(f);
     if (!found.empty()) e_.rebuild();
   }
@@ -266,8 +269,8 @@ void drop_unneeded(const EGraph& e, const std::vector<Id>& roots, Selection& sel
 
 }  // namespace
 
-void add_node_units(OnnxEGraph& g, const Target& target) {
-  if (!target.node_units.empty()) UnitBuilder(g).run(target);
+void add_node_units(OnnxEGraph& g, const Lowered& lowered, const Target& target) {
+  if (!target.node_units.empty()) UnitBuilder(g).run(lowered, target);
 }
 
 namespace {

@@ -15,8 +15,8 @@
 
 namespace saturate {
 
-// Adds the units that the target's runtime would find in any choice of e-nodes.
-void add_node_units(OnnxEGraph& egraph, const Target& target);
+// Adds the units that the target's runtime would find in any choice of e-nodes, but for coarse ones that the model does not have.
+void add_node_units(OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
 
 // Whether the target's runtime computes an operator of a model in integers.
 struct UnitAnswer {

@@ -344,9 +344,7 @@ class TargetRefusals : public Refusals {
   Ranks ranks(const OpKey& key) const override { return target_.ranks(operator_name(key.domain, key.op_type)); }
   bool by_place(const OpKey& key) const override { return target_.limits_by_place(operator_name(key.domain, key.op_type)); }
 
-  bool takes_empty(const OpKey& key) const override {
-    return target_.takes_empty(operator_name(key.domain, key.op_type));
-  }
+  bool takes_empty(const OpKey& key) const override { return target_.takes_empty(operator_name(key.domain, key.op_type)); }
 
   bool of_any_operator() const override { return of_any_operator_; }
   bool counts_heads() const override { return counts_heads_; }

@@ -37,6 +37,7 @@ struct NodeUnit {
   bool quantized = true;                         // QuantizeLinear of the first input's dtype behind it; false: its result stays a float
   bool same_parameters = false;                  // it quantizes with the scale and the zero point of its input
   std::set<int> constant_inputs;                 // whose integers are constants
+  bool coarse = false;                           // the kernel quantizes floats for itself: rules make no such unit (coarse_units.h)
   std::map<std::string, std::vector<std::string>> attributes;  // what these of the operator's may be, each as JSON
   std::vector<Attribute> kernel_attributes;                    // what the integer kernel gets beside the operator's own
   std::string versions;                                        // of the runtime, as text

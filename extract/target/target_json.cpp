@@ -194,6 +194,8 @@ absl::Status read_units(const json& value, Target& t) {
         u.same_parameters = v.get<bool>();
       else if (key == "constant_inputs")
         u.constant_inputs = v.get<std::set<int>>();
+      else if (key == "coarse")
+        u.coarse = v.get<bool>();
       else if (key == "attributes")
         u.attributes = read_allowed(v);
       else if (key == "kernel_attributes")
@@ -203,7 +205,7 @@ absl::Status read_units(const json& value, Target& t) {
       else
         return bad(
             fmt::format("node_units: unknown key '{}'; known are operators, becomes, inputs, variadic, quantized, same_parameters, "
-                        "constant_inputs, attributes, kernel_attributes, versions",
+                        "constant_inputs, coarse, attributes, kernel_attributes, versions",
                         key));
     }
     if (u.operators.empty() || u.inputs.empty()) return bad("node_units: an entry names operators, and dtypes of their inputs");
@@ -499,6 +501,7 @@ std::string target_text(const Target& t) {
                                  {"quantized", u.quantized},
                                  {"same_parameters", u.same_parameters},
                                  {"constant_inputs", u.constant_inputs},
+                                 {"coarse", u.coarse},
                                  {"attributes", write_allowed(u.attributes)},
                                  {"kernel_attributes", ordered_json::object()},
                                  {"versions", u.versions}});

@@ -12,10 +12,21 @@ struct Asked {
   const OnnxEGraph& g;
   const Node& node;
   std::span<const Id> inputs;
+  std::int64_t opset;  // of ai.onnx
 
   std::optional<Tensor> value(std::size_t i) const { return i < inputs.size() ? g.value(inputs[i]) : std::nullopt; }
   bool has(std::size_t i) const { return i < inputs.size() && g.facts(inputs[i]).kind != Facts::Kind::kAbsent; }
   bool is_constant(std::size_t i) const { return has(i) && g.facts(inputs[i]).constant; }
+  const std::vector<Dim>* shape(std::size_t i) const { return has(i) && g.facts(inputs[i]).shape ? &*g.facts(inputs[i]).shape : nullptr; }
+  std::int64_t number(std::string_view name) const {
+    const Attribute* a = find_attribute(node.attributes, name);
+    return a ? a->i() : 0;
+  }
+  // Element `i` of a list that may be absent.
+  std::int64_t element(std::string_view name, std::size_t i, std::int64_t absent) const {
+    const Attribute* a = find_attribute(node.attributes, name);
+    return a && i < a->ints().size() ? a->ints()[i] : absent;
+  }
   std::string_view text(std::string_view name) const {
     const Attribute* a = find_attribute(node.attributes, name);
     return a ? std::string_view(a->s()) : std::string_view();
@@ -44,6 +55,46 @@ bool wraps_and_cuts(const Asked& a) {
   return false;
 }
 
+// Along spatial axis `k` of `axes`: windows of ceil_mode that begin in the padding behind the input, or, where padding counts, reach beyond
+// it; and one that is longer than what it looks at. `size` is unknown where it is null.
+bool is_pooled_beyond_the_end(const Asked& a, std::size_t k, std::size_t axes, std::optional<std::int64_t> size) {
+  const std::string_view padding = a.text("auto_pad");
+  const bool same = padding.starts_with("SAME"), ceil = a.number("ceil_mode") != 0, counts = a.number("count_include_pad") != 0;
+  const std::int64_t stride = std::max<std::int64_t>(a.element("strides", k, 1), 1), dilation = a.element("dilations", k, 1);
+  const std::int64_t extent = (a.element("kernel_shape", k, 1) - 1) * dilation + 1;
+  if (same) return ceil && counts && dilation > 1;
+  const bool valid = padding == "VALID";
+  const std::int64_t begin = valid ? 0 : a.element("pads", k, 0), end = valid ? 0 : a.element("pads", k + axes, 0);
+  if (!size) return ceil && (end > 0 || stride > extent || counts);
+  const std::int64_t padded = *size + begin + end;
+  if (padded < extent) return true;
+  const std::int64_t last = (padded - extent + stride - 1) / stride * stride;
+  return ceil && (last >= *size + begin || (counts && last + extent > padded));
+}
+
+// What is computed ahead is computed for all releases; and an AveragePool before opset 19 has a kernel of its own.
+bool is_pooled_otherwise_by_release(const Asked& a) {
+  constexpr std::int64_t kLastOfOwnKernel = 18;
+  const auto* shape = a.shape(0);
+  const Attribute* window = find_attribute(a.node.attributes, "kernel_shape");
+  const bool own_kernel = a.node.op_type == "AveragePool" && a.opset <= kLastOfOwnKernel;
+  if (!window || (!own_kernel && !a.is_constant(0))) return false;
+  const std::size_t axes = window->ints().size();
+  for (std::size_t k = 0; k < axes; ++k) {
+    const bool known = shape && shape->size() == axes + 2;
+    if (is_pooled_beyond_the_end(a, k, axes, known ? a.g.dims().value((*shape)[k + 2]) : std::nullopt)) return true;
+  }
+  return false;
+}
+
+// Nothing to sum: releases up to 1.20 then take the other summand as it is.
+bool is_bias_alone(const Asked& a) {
+  const Attribute* beta = find_attribute(a.node.attributes, "beta");
+  const auto* shape = a.shape(0);
+  if (!beta || beta->f() == 1 || !a.has(2)) return false;
+  return !shape || shape->size() != 2 || !a.g.dims().positive((*shape)[a.number("transA") != 0 ? 0 : 1]);
+}
+
 bool is_resized_between_corners(const Asked& a) {
   return a.text("coordinate_transformation_mode") == "align_corners" && a.is_constant(0) && a.has(2);
 }
@@ -54,20 +105,26 @@ struct Dispute {
   std::string_view what;
 };
 
-constexpr std::array<Dispute, 4> kDisputes{{
+constexpr std::string_view kPools = "windows that reach beyond the padding of a pool are counted otherwise by releases of ONNX Runtime";
+
+constexpr std::array<Dispute, 8> kDisputes{{
     {"Slice", is_backward_to_far_end,
      "a Slice backwards to the largest integer gives nothing by the standard, and all in ONNX Runtime; the smallest integer is meant"},
     {"Pad", wraps_and_cuts, "Pad wraps before it cuts off by the standard, and after it in ONNX Runtime"},
     {"Resize", is_resized_between_corners, "corners of a Resize by scales lie elsewhere in ONNX Runtime than by the standard"},
+    {"AveragePool", is_pooled_otherwise_by_release, kPools},
+    {"LpPool", is_pooled_otherwise_by_release, kPools},
+    {"MaxPool", is_pooled_otherwise_by_release, kPools},
+    {"Gemm", is_bias_alone, "a Gemm of inner size 0 takes no heed of beta in ONNX Runtime 1.20"},
     {"MaxUnpool", [](const Asked& a) { return a.has(2); }, "indices of a MaxUnpool with output_shape are read otherwise by ONNX Runtime"},
 }};
 
 }  // namespace
 
-std::optional<std::string_view> disputed(const OnnxEGraph& g, const Node& node, std::span<const Id> inputs) {
+std::optional<std::string_view> disputed(const OnnxEGraph& g, const Node& node, std::span<const Id> inputs, std::int64_t opset) {
   if (!node.domain.empty()) return std::nullopt;
   for (const Dispute& d : kDisputes)
-    if (node.op_type == d.op && d.holds({g, node, inputs})) return d.what;
+    if (node.op_type == d.op && d.holds({g, node, inputs, opset})) return d.what;
   return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "onnx_bridge/convert/body_facts.h"
 #include "onnx_bridge/convert/calls.h"
 #include "onnx_bridge/convert/disputed.h"
 #include "onnx_bridge/convert/op_key.h"
@@ -75,7 +76,9 @@ class Lowerer {
     std::set<std::string> overridable;
     for (const ValueInfo& input : graph.inputs) {
       if (model_.ir_version < 4 && with_initializer.contains(input.name)) continue;
-      define(out_.values, input.name, g_.input(input.name, facts_of_type(input.type, g_.dims(), input.name)));
+      const auto known = options_.inputs.find(input.name);
+      const Facts facts = known == options_.inputs.end() ? facts_of_type(input.type, g_.dims(), input.name) : known->second;
+      define(out_.values, input.name, g_.input(input.name, facts));
       overridable.insert(input.name);
     }
     for (const Initializer& i : graph.initializers)
@@ -237,7 +240,7 @@ class Lowerer {
     const Function* function = called_function(model_, node);
     std::optional<Canonical> canonical;
     std::vector<const Facts*> facts;
-    const auto dispute = disputed(g_, node, source.inputs);
+    const auto dispute = disputed(g_, node, source.inputs, opset);
     if (dispute) out_.disputes.emplace_back(&node, *dispute);
     const bool random = dispute || draws(node, scope);
     if (!function && !has_graphs(node) && !random) {
@@ -283,10 +286,17 @@ class Lowerer {
       const Id value = key.outputs == 1 ? id : g_.project(id, i);
       if (auto it = declared_.find(node.outputs[i]);
           it != declared_.end() && &scope == &out_.values && g_.facts(value).kind == Facts::Kind::kUnknown)
-        g_.assume(value, declared_facts(*it->second, g_.dims(), node.outputs[i]));
+        g_.assume(value, believed_facts(node, i, *it->second, source));
       source.outputs.push_back(value);
       define(scope, node.outputs[i], value);
     }
+  }
+
+  Facts believed_facts(const Node& node, int output, const ValueType& type, const Source& source) {
+    std::vector<const Facts*> inputs;
+    for (const Id id : source.inputs) inputs.push_back(&g_.facts(id));
+    return believed_output(node, static_cast<std::size_t>(output), declared_facts(type, g_.dims(), node.outputs[output]), inputs,
+                           g_.dims());
   }
 
   absl::Status lower_canonical_single(const Node& newest, const Canonical& canonical, const Node& node, int outputs, Scope& scope,

@@ -56,7 +56,8 @@ struct LowerOptions {
   // Values that the graph captures from outside, by name: constants, and inputs of these names. A constant stays where it is: written back,
   // it is referred to by its name.
   std::map<std::string, Captured> captured;
-  bool inline_functions = true;  // a call and its body become one e-class
+  std::map<std::string, Facts> inputs = {};  // what is known of inputs of the graph, in the place of what it declares of them
+  bool inline_functions = true;              // a call and its body become one e-class
   // Operators of domains of their own (is_of_own_domain) whose e-nodes rules match; others stay as they are.
   std::set<OperatorName> named = {};
   // Functions of the model whose calls stay calls: what they compute is known to nobody outside, but for the types of their outputs.

@@ -266,6 +266,7 @@ def test_attention_of_nothing_ends_the_process_before_1_29(tmp_path, words, assu
     model = make_model(nodes, [value(name, F, ["n", "t", 24]) for name in "qkv"], [value("y", F, ["n", "t", 24])], weights)
     (tmp_path / "mine.json").write_text(json.dumps({"extends": "ort-cpu", "name": "mine", "forbidden": ["Attention"]}))
     words = [word.replace("FILE", str(tmp_path / "mine.json")) for word in words]
-    assert operators(optimized(tmp_path, model, *words)[0]) == ["com.microsoft.MultiHeadAttention"]
+    made, printed = optimized(tmp_path, model, *words)
+    assert operators(made) == ["com.microsoft.MultiHeadAttention"] and ("attention_not_empty" in printed.stdout) == assumed, printed.stdout
     without, _ = optimized(tmp_path, model, *words, "--no-assume", "attention_not_empty")
     assert ("com.microsoft.MultiHeadAttention" in operators(without)) != assumed

@@ -442,6 +442,22 @@ DISPUTED = {
     "pad": ("(float[n] x) => (float[m] y) <float[4] c = {1, 2, 3, 4}, int64[2] p = {2, -1}> { f = Pad <mode = \"wrap\"> (c, p)  y = Concat <axis = 0> (f, x) }", {"x": np.arange(5, dtype=F)}),
     "resize": ("(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,5] c = {1, 2, 5, 4, 3}, float[3] p = {1, 1, 1.7}> { f = Resize <mode = \"linear\", coordinate_transformation_mode = \"align_corners\"> (c, , p)  y = Concat <axis = 2> (f, x) }",
                {"x": np.arange(5, dtype=F).reshape(1, 1, 5)}),
+    "unpool": ("(float[1,1,n,5] x) => (float[1,1,m,5] y) <float[1,1,2,2] c = {5, 6, 7, 8}, int64[1,1,2,2] i = {0, 5, 13, 10}, int64[4] s = {1, 1, 5, 5}> { f = MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (c, i, s)  y = Concat <axis = 2> (f, x) }",
+               {"x": np.arange(10, dtype=F).reshape(1, 1, 2, 5)}),
+    "window_in_the_padding": ("(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,4] c = {1, 2, 5, 4}> { f = AveragePool <kernel_shape = [2], strides = [2], pads = [0, 1], ceil_mode = 1> (c)  y = Concat <axis = 2> (f, x) }",
+                              {"x": np.arange(5, dtype=F).reshape(1, 1, 5)}),
+    "largest_in_the_padding": ("(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,4] c = {1, 2, 5, 4}> { f = MaxPool <kernel_shape = [2], strides = [2], pads = [0, 1], ceil_mode = 1> (c)  y = Concat <axis = 2> (f, x) }",
+                               {"x": np.arange(5, dtype=F).reshape(1, 1, 5)}),
+    "padding_that_counts": ("(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,4] c = {1, 2, 5, 4}> { f = AveragePool <kernel_shape = [2], strides = [3], ceil_mode = 1, count_include_pad = 1> (c)  y = Concat <axis = 2> (f, x) }",
+                            {"x": np.arange(5, dtype=F).reshape(1, 1, 5)}),
+    "window_longer_than_all": ("(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,4] c = {1, 2, 5, 4}> { f = MaxPool <kernel_shape = [3], strides = [2], dilations = [2]> (c)  y = Concat <axis = 2> (f, x) }",
+                               {"x": np.arange(5, dtype=F).reshape(1, 1, 5)}),
+    "product_of_nothing": ("(float[n,0] x) => (float[n,3] y) <float[0,3] b = {}, float[3] c = {1, 2, 3}> { f = Gemm <beta = 0.5> (x, b, c)  y = Relu (f) }", {"x": np.zeros((2, 0), F)}),
+}
+USUAL = {
+    "pool": "(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,6] c = {1, 2, 5, 4, 7, 3}> { f = MaxPool <kernel_shape = [3], strides = [2], ceil_mode = 1> (c)  y = Concat <axis = 2> (f, x) }",
+    "average": "(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,6] c = {1, 2, 5, 4, 7, 3}> { f = AveragePool <kernel_shape = [3], strides = [2], pads = [1, 1], count_include_pad = 1> (c)  y = Concat <axis = 2> (f, x) }",
+    "gemm": "(float[1,1,n] x) => (float[1,1,m] y) <float[1,2] a = {1, 2}, float[2,3] b = {1, 2, 3, 4, 5, 6}, float[3] c = {1, 2, 3}, int64[3] s = {1, 1, 3}> { f = Gemm <beta = 0.5> (a, b, c)  g = Reshape (f, s)  y = Concat <axis = 2> (g, x) }",
 }
 
 
@@ -453,6 +469,27 @@ def test_disputed_operators_stay(tmp_path, name, target):
     assert parsed(model, 19).graph.node[0].op_type in operators
     *_, out = optimized(tmp_path, parsed(model, 19), *target)
     assert "stays as it is" in out
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_usual_operators_are_computed_ahead(tmp_path, name):
+    assert check(tmp_path, parsed(USUAL[name], 19), [{"x": np.arange(5, dtype=F).reshape(1, 1, 5)}]) == ["Concat"]
+
+
+def test_a_pool_that_is_read_otherwise_before_opset_19_stays_before_it(tmp_path):
+    text = "(float[1,1,4] x) => (float[1,1,m] y) { a = Relu (x)  b = Relu (a)  y = AveragePool <kernel_shape = [2], strides = [2], pads = [0, 1], ceil_mode = 1> (b) }"
+    assert check(tmp_path, parsed(text, 17), [{"x": np.arange(4, dtype=F).reshape(1, 1, 4)}], *TARGETS[0]) == ["Relu", "AveragePool"]
+    assert onnx.load(tmp_path / "out.onnx").opset_import[0].version < 19
+
+
+@pytest.mark.parametrize("size", [2049, 8192, 65536])
+def test_softmax_of_long_rows_of_halves_adds_up_in_float(tmp_path, size):
+    """What `softmax_in_float` rests on: a sum of halves would stop at 2048, or be infinite."""
+    text = "(float16[n,k] x) => (float16[n,k] y) { a = Cast <to = 1> (x)  s = Softmax (a)  y = Cast <to = 10> (s) }"
+    rows = np.random.default_rng(0).normal(size=(3, size)).astype(np.float16)
+    rows[0] = 0
+    rows[1, 1:] -= 8
+    assert check(tmp_path, text, [{"x": rows}], rtol=1e-3) == ["Softmax"]
 
 
 # 4096 times 100 is infinite in half.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "extract/extract.h"
+#include "extract/target/coarse_units.h"
 #include "extract/target/dies_of.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/stages.h"
@@ -60,20 +61,29 @@ std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
 
 namespace {
 
-// A choice that no release of ONNX Runtime dies of where it takes the model: e-nodes that make up such a shape are left out, else all that
-// rules made.
+// A choice that no release of ONNX Runtime dies of where it takes the model, and of which it makes no product coarser than it is spelled:
+// e-nodes that make up such a place are left out, else all that rules made.
 absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& options, const Task& task) {
   constexpr int kMostRounds = 16;
+  const CoarseUnits coarse(*grown.g, grown.lowered);
   for (int round = 0; round < kMostRounds; ++round) {
     auto selection = extract(*grown.g, grown.lowered, task.target, task.cost, options);
-    if (!selection.ok()) return selection;
+    if (!selection.ok()) {
+      if (round == 0) return selection;
+      break;
+    }
     const std::vector<DeadlyPlace> places = deadly_places(*grown.g, grown.lowered, *selection, task.target, options.opset_limit);
-    if (places.empty()) return selection;
-    bool more = false;
+    const std::vector<CoarseUnits::Place> coarser = coarse.made_by(*selection);
+    if (places.empty() && coarser.empty()) return selection;
+    const std::size_t before = options.left_out.size() + options.avoided.size();
     for (const DeadlyPlace& place : places)
-      if (!place.made.empty()) more = options.left_out.insert(place.made.front()).second || more;
-    if (!more) break;
+      if (!place.made.empty()) options.left_out.insert(place.made.front());
+    for (const CoarseUnits::Place& place : coarser)
+      (place.of_model ? options.avoided : options.left_out).insert(place.nodes.begin(), place.nodes.end());
+    if (options.left_out.size() + options.avoided.size() == before) break;
   }
+  options.left_out.clear();
+  options.avoided.clear();
   return original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
 }
 

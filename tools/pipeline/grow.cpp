@@ -5,6 +5,7 @@
 #include "extract/target/node_units.h"
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
+#include "onnx_bridge/convert/body_facts.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
@@ -168,7 +169,7 @@ void close(Grown& graph, const Task& task) {
   apply("spell_literals", [](OnnxEGraph& g) { spell_literals(g); });
   apply("sum_for_add", [&](OnnxEGraph& g) { add_sums_for_adds(g, graph.lowered, task.target); });
   apply("fused_conv_for_conv", [&](OnnxEGraph& g) { add_fused_convs_for_convs(g, task.target); });
-  apply("node_unit", [&](OnnxEGraph& g) { add_node_units(g, task.target); });
+  apply("node_unit", [&](OnnxEGraph& g) { add_node_units(g, graph.lowered, task.target); });
 }
 
 std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& without, const Task& task) {
@@ -194,8 +195,12 @@ class Grower {
  public:
   Grower(const std::set<std::string>& without, const Task& task) : without_(without), task_(task) {}
 
-  // `outside`: the graph around a body.
-  absl::StatusOr<GrowResult> run(const Model& model, const Grown* outside, int depth, std::string where = "") const {
+  // The graph around a body, and the node of it that has the body.
+  struct Around {
+    const Grown* graph = nullptr;
+    const Node* node = nullptr;
+  };
+  absl::StatusOr<GrowResult> run(const Model& model, Around outside, int depth, std::string where = "") const {
     auto graph = std::make_unique<Grown>();
     graph->model = &model;
     graph->where = std::move(where);
@@ -217,16 +222,25 @@ class Grower {
     if (task_.options.after_stage) task_.options.after_stage({stage, graph.where, *graph.g, graph.lowered});
   }
 
-  absl::Status lowered(Grown& graph, const Grown* outside) const {
+  absl::Status lowered(Grown& graph, Around outside) const {
     task_.progress("lower");
     const StageTimer timer(task_, "lower");
-    graph.g = std::make_unique<OnnxEGraph>(task_.evaluator);
+    const auto new_graph = [this] {
+      auto g = std::make_unique<OnnxEGraph>(task_.evaluator);
+      task_.rules.define_operators(*g);
+      return g;
+    };
+    graph.g = new_graph();
     if (task_.options.observe || task_.options.reasons) record_explanations(graph.g->egraph());
     LowerOptions options;
     options.named = task_.own.named;
     options.kept = task_.own.kept;
-    task_.rules.define_operators(*graph.g);
-    if (outside) options.captured = capture(graph.model->graph, *outside->g, outside->lowered, graph.g->dims());
+    if (outside.graph) {
+      const Grown& around = *outside.graph;
+      const BodyLowering as_here{new_graph, options};
+      options.captured = capture(graph.model->graph, *around.g, around.lowered, graph.g->dims());
+      options.inputs = body_input_facts(*outside.node, *graph.model, *around.g, around.lowered, as_here, graph.g->dims());
+    }
     graph.g->pass_over_empty_tensors();
     graph.g->refuse_by(refusals_of(task_.target, opset_limit(*graph.model, task_)));
     auto made = lower(*graph.model, *graph.g, options);
@@ -239,7 +253,7 @@ class Grower {
     auto model = std::make_unique<Model>(model_of_body(*graph.model, a.g()));
     std::string where = fmt::format("{} of '{}'{}", a.name, node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name,
                                     graph.where.empty() ? "" : " in " + graph.where);
-    auto made = run(*model, &graph, depth + 1, std::move(where));
+    auto made = run(*model, {&graph, &node}, depth + 1, std::move(where));
     if (!made.ok()) return std::nullopt;
     if (auto* contradiction = std::get_if<Contradicted>(&*made))
       return contradiction->rule.empty() ? std::nullopt : std::optional(std::move(*contradiction));
@@ -272,7 +286,7 @@ std::int64_t opset_limit(const Model& model, const Task& task) {
 }
 
 absl::StatusOr<GrowResult> grow(const Model& model, const std::set<std::string>& without, const Task& task) {
-  return Grower(without, task).run(model, nullptr, 0);
+  return Grower(without, task).run(model, {}, 0);
 }
 
 }  // namespace saturate

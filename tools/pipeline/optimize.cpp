@@ -5,6 +5,7 @@
 
 #include "egraph/explain.h"
 #include "extract/onnx_problem.h"
+#include "extract/price/op_sizes.h"
 #include "extract/sample.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
