@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "absl/container/flat_hash_set.h"
 #include "extract/price/integer_kernels.h"
@@ -145,15 +146,20 @@ class ProblemBuilder {
   }
 
   // Of an operator whose weights the runtime quantizes, one that is dequantized is read as such, never folded: each DequantizeLinear of it
-  // is a class of its own, which the operator reads. One that the asked opset lacks has to be folded.
+  // is a class of its own, which the operator reads. Where the asked opset lacks one, the weight may be folded, too.
   void keep_weights_quantized(std::vector<std::vector<Candidate>>& candidates, const OnnxProblem& p, std::vector<Blocker>& blockers) const {
     if (!target_ || target_->quantizes_weights.operators.empty()) return;
     std::map<Id, std::vector<Id>> made;  // class of a weight -> its blockers
+    std::set<Id> lacking;                // of these
     const auto dequantized = [&](Id id) -> const std::vector<Id>& {
       const auto [it, fresh] = made.try_emplace(id);
       if (!fresh) return it->second;
       for (Candidate& c : candidates[id]) {
-        if (c.node == kNone || c.cost.refused >= kLacking || g_.key(e_.node(c.node).op).op_type != "DequantizeLinear") continue;
+        if (c.node == kNone || g_.key(e_.node(c.node).op).op_type != "DequantizeLinear") continue;
+        if (c.cost.refused >= kLacking) {
+          lacking.insert(id);
+          continue;
+        }
         it->second.push_back(kBlockerBase + static_cast<Id>(blockers.size()));
         blockers.push_back({id, c});
         c.cost = {};
@@ -170,6 +176,7 @@ class ProblemBuilder {
           kept.push_back(std::move(c));
           continue;
         }
+        if (lacking.contains(weight)) kept.push_back(c);
         for (const Id blocker : dequantized(weight)) {
           kept.push_back(c);
           std::replace(kept.back().children.begin(), kept.back().children.end(), weight, blocker);
@@ -392,6 +399,22 @@ std::vector<const Source*> sources_of(const Lowered& lowered, bool inside) {
 
 }  // namespace
 
+namespace {
+
+// Whether every part of a unit has an e-node in the problem: one of an operator that the asked opset lacks has none.
+bool has_all_parts(const OnnxEGraph& g, const OnnxProblem& p, const ENode& node) {
+  const EGraph& e = g.egraph();
+  return std::all_of(node.children.begin(), node.children.end(), [&](Id child) {
+    const auto& made = e.class_nodes(e.find(child));
+    const auto part = std::find_if(made.begin(), made.end(), [&](NodeId n) { return g.key(e.node(n).op).role == UnitRole::kPart; });
+    if (part == made.end()) return true;
+    const std::uint32_t c = p.number[e.find(child)];
+    return c != kUnchosen && p.plain.node_begin[c] != p.plain.node_begin[c + 1] && has_all_parts(g, p, e.node(*part));
+  });
+}
+
+}  // namespace
+
 absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p, bool inside) {
   const EGraph& e = g.egraph();
   NodeChoice choice(p.plain.num_classes(), kUnchosen);
@@ -413,7 +436,7 @@ absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& l
   const std::vector<const Source*> makers = first_makers(g, lowered, p);
   for (const NodeId node : units_of_model(g, lowered)) {
     const std::uint32_t c = p.number[e.find(e.class_of(node))];
-    if (c == kUnchosen || choice[c] != kUnchosen) continue;
+    if (c == kUnchosen || choice[c] != kUnchosen || !has_all_parts(g, p, e.node(node))) continue;
     const NodeId same = g.key(e.node(node).op).role == UnitRole::kLast ? without_unit(g, node) : kNone;
     if (same != kNone && (!makers[c] || !is_source(*makers[c])(e.node(same)))) continue;
     const auto begin = p.node_id.begin() + p.plain.node_begin[c], end = p.node_id.begin() + p.plain.node_begin[c + 1];

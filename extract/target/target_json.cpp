@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <tuple>
 
 #include "egraph/read_json.h"
 #include "fmt/format.h"
@@ -216,6 +217,18 @@ absl::Status read_units(const json& value, Target& t) {
   return absl::OkStatus();
 }
 
+// One that is there already, since it holds for every target, is not told twice.
+absl::Status read_joins(const json& value, Target& t) {
+  for (const auto& j : value) {
+    const JoinedAtLoad join{j.at("operator"), j.at("reader"), j.at("becomes"), j.value("versions", std::string())};
+    const auto same = [&](const JoinedAtLoad& known) {
+      return std::tie(known.op, known.reader, known.becomes) == std::tie(join.op, join.reader, join.becomes);
+    };
+    if (std::none_of(t.joins.begin(), t.joins.end(), same)) t.joins.push_back(join);
+  }
+  return absl::OkStatus();
+}
+
 // Releases in the order of their versions, whatever their order in the file.
 absl::Status read_runtime(const json& value, Target& t) {
   Runtime runtime{value.at("name"), value.value("sources", std::vector<std::string>()), {}};
@@ -276,7 +289,7 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
   else if (key == "node_units")
     return read_units(value, t);
   else if (key == "joins")
-    for (const auto& j : value) t.joins.push_back({j.at("operator"), j.at("reader"), j.at("becomes"), j.value("versions", std::string())});
+    return read_joins(value, t);
   else if (key == "runtime")
     return read_runtime(value, t);
   else if (key == "quantizes_weights")

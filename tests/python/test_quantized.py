@@ -271,7 +271,7 @@ def test_sums_of_integers_stay_in_their_order(tmp_path, body):
     np.testing.assert_array_equal(onnxruntime_outputs(tmp_path / "m.onnx", x)["y"], onnxruntime_outputs(tmp_path / "o.onnx", x)["y"])
 
 
-@pytest.mark.parametrize("target", ["onnx", "qnn-htp"])
+@pytest.mark.parametrize("target", ["onnx", "qnn-htp", "ort-cpu", "ort-cpu@1.31"])
 def test_weights_of_many_scales_are_folded_for_an_opset_that_has_none(tmp_path, target):
     """DequantizeLinear has one scale before opset 13."""
     model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 17]> g (int8[1,1,4,5] x) => (int8[1,2,3,5] y)
