@@ -52,7 +52,11 @@ class FactSource {
   virtual bool told_as_nan(Id) const { return false; }
   virtual bool is_multiplied(Id) const { return false; }  // as in magnitudes.h
   virtual bool holds_attention(Id) const { return false; }
-  virtual bool attends_to_nothing(Id) const { return true; }
+  // Of an example, which has no target: an empty batch is for one that takes it, anything else for one that doesn't.
+  virtual bool attends_to_nothing(Id id) const {
+    const Facts& f = facts(id);
+    return f.shape && !f.shape->empty() && dims().value(f.shape->front()) == 0;
+  }
   virtual bool attention_is_made(Id) const { return false; }
   virtual bool is_count(Id) const { return false; }
   virtual bool quantizes_one(Id) const { return true; }                          // as in quantizers.h
@@ -263,10 +267,10 @@ class EGraphFacts : public FactSource {
   bool told_as_nan(Id id) const override { return saturate::told_as_nan(g_, id); }
   bool is_multiplied(Id id) const override { return saturate::is_multiplied(g_, id); }
   bool holds_attention(Id) const override { return saturate::holds_attention(g_); }
-  bool attends_to_nothing(Id) const override {
+  bool attends_to_nothing(Id id) const override {
     OpKey key;
     key.domain = "com.microsoft", key.op_type = "MultiHeadAttention";
-    return g_.refusals() == nullptr || g_.refusals()->takes_empty(key);
+    return g_.refusals() ? g_.refusals()->takes_empty(key) : FactSource::attends_to_nothing(id);
   }
   bool attention_is_made(Id) const override { return saturate::attention_is_made(g_); }
   bool is_count(Id id) const override { return saturate::is_count(g_, id); }
