@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, parser
 
-from conftest import assert_refused, listing, run, run_ok
+from conftest import assert_refused, listing, onnxruntime_outputs, run, run_ok
 
 LEAKY = """
 function my.dom.Leaky <alpha: float = 0.1> (X) => (Y) {
@@ -372,3 +372,24 @@ def test_a_call_costs_what_it_runs(tmp_path):
         run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--report", tmp_path / "r.json", *more)
         report = json.loads((tmp_path / "r.json").read_text())
         assert report["cost_before"] == pytest.approx(report["cost_after"]) == pytest.approx(wanted or report["cost_after"])
+
+
+def test_what_calls_give_in_place_of_attributes(tmp_path):
+    """A type and a tensor in the body of a function, and in bodies within it, are attributes of the call: verification looks for types and constants everywhere."""
+    model = parser.parse_model('''<ir_version: 10, opset_import: ["" : 18, "local" : 1]>
+        g (float[n,4] x, bool b) => (float[n,4] y) { y = local.f <kind: int = 10, table: tensor = float16[1] {15872}> (x, b) }
+        <domain: "local", opset_import: ["" : 18]> f <kind, table> (x, b) => (y) {
+          a = Cast <to: int = @kind> (x)
+          k = Constant <value: tensor = @table> ()
+          kf = Cast <to = 1> (k)
+          r = If (b) <then_branch: graph = t () => (t) { t = Cast <to: int = @kind> (a) }, else_branch: graph = e () => (e) { e = Cast <to: int = @kind> (x) }>
+          rf = Cast <to = 1> (r)
+          y = Add (rf, kf)
+        }''')
+    onnx.save(model, tmp_path / "m.onnx")
+    for words in (("verify", tmp_path / "m.onnx", tmp_path / "m.onnx"), ("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx"), ("inspect", tmp_path / "m.onnx"),
+                  ("diff", tmp_path / "m.onnx", tmp_path / "m.onnx"), ("transform", tmp_path / "m.onnx", "-o", tmp_path / "t.onnx", "--pass", "constants_to_initializers")):
+        run_ok(*words)
+    x = {"x": np.full((2, 4), 1 / 3, np.float32), "b": np.array(True)}
+    for path in ("o.onnx", "t.onnx"):
+        np.testing.assert_array_equal(onnxruntime_outputs(tmp_path / "m.onnx", x)["y"], onnxruntime_outputs(tmp_path / path, x)["y"])

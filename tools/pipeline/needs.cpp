@@ -40,7 +40,7 @@ std::int64_t ir_version_for_types(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     for_each_body(node, [&](const Graph& body) { out = std::max(out, ir_version_for_types(body)); });
     for (const Attribute& a : node.attributes) {
-      if (a.type == AttributeType::kTensor) out = std::max(out, ir_version_for_type(a.t().dtype()));
+      if (std::holds_alternative<Tensor>(a.value)) out = std::max(out, ir_version_for_type(a.t().dtype()));
       if (a.type == AttributeType::kInt && (a.name == "to" || a.name.ends_with("dtype")))
         out = std::max(out, ir_version_for_type(static_cast<DType>(a.i())));
     }

@@ -347,7 +347,7 @@ std::vector<std::int64_t> sizes_in(const Model& model) {
     if (!i.sparse) collect_sizes(i.tensor, sizes);
   for (const Node& node : model.graph.nodes)
     for (const Attribute& a : node.attributes)
-      if (a.type == AttributeType::kTensor) collect_sizes(a.t(), sizes);
+      if (std::holds_alternative<Tensor>(a.value)) collect_sizes(a.t(), sizes);
   std::vector<std::int64_t> out;
   for (auto size = sizes.rbegin(); size != sizes.rend() && *size > 2; ++size) out.push_back(*size);
   return out;

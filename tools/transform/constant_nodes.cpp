@@ -9,8 +9,9 @@ bool is_constant(const Node& node) {
 
 std::optional<Tensor> value_of(const Node& constant) {
   const Attribute& a = constant.attributes[0];
+  if (!a.ref.empty()) return std::nullopt;  // a call gives it
   const auto length = [](const auto& list) { return Shape{static_cast<std::int64_t>(list.size())}; };
-  if (a.name == "value" && a.type == AttributeType::kTensor) return a.t();
+  if (a.name == "value" && std::holds_alternative<Tensor>(a.value)) return a.t();
   if (a.name == "value_float") return Tensor::of<float>(DType::kFloat, {}, std::vector{a.f()});
   if (a.name == "value_floats") return Tensor::of<float>(DType::kFloat, length(a.floats()), a.floats());
   if (a.name == "value_int") return Tensor::scalar_int64(a.i());

@@ -33,7 +33,7 @@ const Tensor* constant_tensor(const Graph& graph, const std::string& value) {
   if (!node) return nullptr;
   if (is_operator(*node, "Identity")) return constant_tensor(graph, node->inputs[0]);
   const Attribute* held = is_operator(*node, "Constant") ? find_attribute(node->attributes, "value") : nullptr;
-  return held && held->type == AttributeType::kTensor ? &held->t() : nullptr;
+  return held && std::holds_alternative<Tensor>(held->value) ? &held->t() : nullptr;
 }
 
 std::optional<std::vector<std::int64_t>> constant_ints(const Graph& graph, const std::string& value) {

@@ -29,7 +29,8 @@ std::optional<std::int64_t> token_number(const Graph& graph, const std::string& 
     return element_as_int(constant->tensor, 0);
   for (const Node& node : graph.nodes)
     if (is_operator(node, "Constant") && node.outputs[0] == value)
-      if (const Attribute* a = find_attribute(node.attributes, "value"); a && a->type == AttributeType::kTensor && a->t().size() == 1)
+      if (const Attribute* a = find_attribute(node.attributes, "value");
+          a && std::holds_alternative<Tensor>(a->value) && a->t().size() == 1)
         return element_as_int(a->t(), 0);
   return std::nullopt;
 }

@@ -90,7 +90,7 @@ class HalfWalk {
     if (const auto it = declared_.find(node.outputs[output]); it != declared_.end() && it->second != DType::kUndefined) return it->second;
     if (node.op_type == "Cast") return named_dtype(node);
     if (node.op_type == "Constant")
-      if (const Attribute* value = find_attribute(node.attributes, "value"); value && value->type == AttributeType::kTensor)
+      if (const Attribute* value = find_attribute(node.attributes, "value"); value && std::holds_alternative<Tensor>(value->value))
         return value->t().dtype();
     const OpSchema* schema = find_schema(node.domain, node.op_type, model_.opset(node.domain));
     if (!schema || schema->outputs.empty()) return std::nullopt;

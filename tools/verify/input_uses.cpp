@@ -59,7 +59,7 @@ void InputUses::see_graph(const Graph& graph) {
     if (node.op_type != "Constant" || node.outputs.empty()) continue;
     const std::string& name = node.outputs[0];
     for (const Attribute& a : node.attributes) {
-      if (a.type == AttributeType::kTensor) see_constant(name, a.t());
+      if (std::holds_alternative<Tensor>(a.value)) see_constant(name, a.t());
       if (a.type == AttributeType::kFloat) see_constant(name, Tensor::of<float>(DType::kFloat, {}, std::vector{a.f()}));
       if (a.type == AttributeType::kInt) see_constant(name, Tensor::of<std::int64_t>(DType::kInt64, {}, std::vector{a.i()}));
     }

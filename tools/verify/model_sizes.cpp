@@ -41,7 +41,7 @@ class Numbers {
 
   void read_constant(const Node& node) {
     if (node.op_type != "Constant" || node.outputs.empty()) return;
-    if (const Attribute* a = find_attribute(node.attributes, "value"); a && a->type == AttributeType::kTensor)
+    if (const Attribute* a = find_attribute(node.attributes, "value"); a && std::holds_alternative<Tensor>(a->value))
       constants_[node.outputs[0]] = integers(a->t());
     if (const Attribute* a = find_attribute(node.attributes, "value_ints"); a && a->type == AttributeType::kInts)
       constants_[node.outputs[0]] = a->ints();

@@ -1,6 +1,7 @@
 #include "tools/verify/noise.h"
 
 #include <algorithm>
+#include <set>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -115,13 +116,19 @@ DType coarsest_float(const Model& model, Bodies bodies) {
   const auto see = [&](DType dtype) {
     if (is_floating(dtype) && bit_width(dtype) >= 16 && dtype_tolerance(dtype) > dtype_tolerance(coarsest)) coarsest = dtype;
   };
+  std::set<std::string> given;  // attributes of calls that functions take as a type
   const auto see_nodes = [&](const auto& self, const std::vector<Node>& nodes) -> void {
     for (const Node& node : nodes) {
-      if (const Attribute* to = find_attribute(node.attributes, "to"); to && to->type == AttributeType::kInt)
-        see(static_cast<DType>(to->i()));
+      for (const Attribute& a : node.attributes) {
+        const bool is_type = a.type == AttributeType::kInt && (a.name == "to" || given.contains(a.name));
+        if (is_type && !a.ref.empty())
+          given.insert(a.ref);
+        else if (is_type)
+          see(static_cast<DType>(a.i()));
+        else if (std::holds_alternative<Tensor>(a.value) && bodies == Bodies::kToo)
+          see(a.t().dtype());
+      }
       if (bodies == Bodies::kNot) continue;
-      for (const Attribute& a : node.attributes)
-        if (a.type == AttributeType::kTensor) see(a.t().dtype());
       for_each_body(node, [&](const Graph& body) {
         for (const Initializer& initializer : body.initializers) see(initializer.tensor.dtype());
         self(self, body.nodes);
@@ -131,8 +138,12 @@ DType coarsest_float(const Model& model, Bodies bodies) {
   for (const ValueInfo& input : model.graph.inputs) see(input.type.dtype);
   for (const Initializer& initializer : model.graph.initializers) see(initializer.tensor.dtype());
   see_nodes(see_nodes, model.graph.nodes);
-  if (bodies == Bodies::kToo)
+  // A call hands on what its own function was given: again as long as something new is given.
+  for (std::size_t known = bodies == Bodies::kToo ? given.size() + 1 : given.size(); known != given.size();) {
+    known = given.size();
     for (const Function& f : model.functions) see_nodes(see_nodes, f.nodes);
+    if (!given.empty()) see_nodes(see_nodes, model.graph.nodes);
+  }
   return coarsest;
 }
 

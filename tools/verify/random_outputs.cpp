@@ -27,7 +27,7 @@ class RandomTaint {
     for (const Node& node : list) {
       if (node.op_type == "Constant")
         if (const Attribute* v = find_attribute(node.attributes, "value");
-            v && v->type == AttributeType::kTensor && v->t().dtype() == DType::kBool && v->t().size() == 1)
+            v && std::holds_alternative<Tensor>(v->value) && v->t().dtype() == DType::kBool && v->t().size() == 1)
           flags[node.outputs[0]] = element_as_int(v->t(), 0).value_or(1) != 0;
       if (!depends(node, flags, tainted)) continue;
       for (const std::string& output : node.outputs)

@@ -84,7 +84,7 @@ class Makers {
     for (const Node& node : graph.nodes) {
       for (const std::string& output : node.outputs) by_value_[output] = &node;
       const Attribute* value = is_plain(node, "Constant") ? find_attribute(node.attributes, "value") : nullptr;
-      if (value && value->type == AttributeType::kTensor) constants_[node.outputs[0]] = &value->t();
+      if (value && std::holds_alternative<Tensor>(value->value)) constants_[node.outputs[0]] = &value->t();
     }
   }
 
