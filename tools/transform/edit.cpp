@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "fmt/format.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/transform/constant_nodes.h"
 #include "tools/transform/names.h"
