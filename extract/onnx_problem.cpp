@@ -397,10 +397,6 @@ std::vector<const Source*> sources_of(const Lowered& lowered, bool inside) {
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 // Whether every part of a unit has an e-node in the problem: one of an operator that the asked opset lacks has none.
 bool has_all_parts(const OnnxEGraph& g, const OnnxProblem& p, const ENode& node) {
   const EGraph& e = g.egraph();
