@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "extract/onnx_problem.h"
 #include "extract/peak_memory.h"
@@ -25,10 +27,19 @@ NodeChoice least_memory(const OnnxEGraph& g, const Lowered& lowered, const OnnxP
   NodeChoice best = cheapest;
   double least = peak_bytes(g, lowered, to_selection(p, cheapest), options);
   for (const NodeChoice& c : sample_choices(p.plain, cheapest, kMemoryCandidates, 1)) {
-    if (evaluate_choice(p.plain, c).dag > limit) continue;
+    if (evaluate_choice(p.plain, c).dag > limit || !spelled_out(p, c)) continue;
     if (const double peak = peak_bytes(g, lowered, to_selection(p, c), options); peak < least) best = c, least = peak;
   }
   return best;
+}
+
+// Spelled out, what the runtime makes of a few nodes may come to need itself. The options of a choice without what is chosen of these;
+// nullopt where nothing is.
+std::optional<ExtractOptions> without_fused(const OnnxProblem& p, const NodeChoice& choice, ExtractOptions options) {
+  const std::size_t before = options.left_out.size();
+  for (const std::uint32_t n : needed_only(p.plain, choice))
+    if (n != kUnchosen && p.spelled.contains(n)) options.left_out.insert(p.node_id[n]);
+  return options.left_out.size() == before ? std::nullopt : std::optional(std::move(options));
 }
 
 }  // namespace
@@ -39,7 +50,8 @@ absl::StatusOr<Selection> original_selection(const OnnxEGraph& g, const Lowered&
   const auto choice = original_choice(g, lowered, p);
   if (!choice.ok()) return choice.status();
   Selection result = without_units(g, lowered.roots, to_selection(p, *choice));
-  result.cost_before = result.cost;
+  const AtLoad loaded = at_load(g, target, p, *choice);
+  result.cost_before = result.cost = loaded.price.cost;
   return result;
 }
 
@@ -49,7 +61,7 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   if (std::string wrong = check_problem(p.plain); !wrong.empty()) return absl::InternalError("extraction: " + wrong);
   auto original = original_choice(g, lowered, p);
   if (!original.ok()) return original.status();
-  const Price before = evaluate_choice(p.plain, *original).dag;
+  const NodeChoice own = *original;
   // A call is as dear as what it runs, which the result is compared with.
   const auto inside = lowered.inlined.empty() ? absl::StatusOr<NodeChoice>(*original) : original_choice(g, lowered, p, true);
   LocalSearch search(p.plain, *std::move(original));
@@ -61,13 +73,20 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   if (!other.ok()) return other.status();
   NodeChoice choice = clearly_less(other->cost, search.cost(), kLeastGain) ? other->choice : search.choice();
   if (options.memory_slack > 0) choice = least_memory(g, lowered, p, choice, options);
+  AtLoad was = at_load(g, &target, p, inside.ok() ? *inside : own), now = at_load(g, &target, p, choice);
+  // What the runtime makes of the model as it came may be cheaper than all that extraction looks at.
+  const Price own_loaded = inside.ok() ? at_load(g, &target, p, own).price : was.price;
+  if (const double most = own_loaded.cost * (1 + options.memory_slack); now.price > Price(own_loaded.refused, most * (1 + kLeastGain))) {
+    choice = own;
+    now = at_load(g, &target, p, own);
+  }
   Selection result = without_units(g, lowered.roots, to_selection(p, choice));
-  result.cost_before = inside.ok() ? evaluate_choice(p.plain, *inside).dag.cost : before.cost;
-  if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty())
+  if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty()) {
+    if (const auto others = without_fused(p, choice, options)) return extract(g, lowered, target, cost, *others);
     return absl::InternalError("extraction: " + wrong);
-  const double most = before.cost * (1 + options.memory_slack);
-  if (Price(result.refused, result.cost) > Price(before.refused, most * (1 + 1e-9) + 1e-9))
-    return absl::InternalError("extraction: the result costs more than the model it came from");
+  }
+  result.cost_before = was.price.cost;
+  result.cost = now.price.cost;
   return result;
 }
 
@@ -82,7 +101,8 @@ absl::StatusOr<double> cost_with_pinned(const OnnxEGraph& g, const Lowered& lowe
   LocalSearch search(p.plain, std::move(found->choice));
   for (int round = 0; round < options.improvement_rounds && search.sweep(); ++round) {
   }
-  const Selection result = to_selection(p, search.choice());
+  Selection result = to_selection(p, search.choice());
+  result.cost = at_load(g, &target, p, search.choice()).price.cost;
   for (const auto& [id, node] : options.pinned) {
     const Choice* choice = result.find(g.egraph().find(id));
     if (!choice || choice->node != node) return std::numeric_limits<double>::infinity();

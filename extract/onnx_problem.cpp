@@ -11,6 +11,7 @@
 #include "extract/price/op_sizes.h"
 #include "extract/target/border.h"
 #include "extract/target/kernels.h"
+#include "extract/target/load_fusions.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
 #include "fmt/format.h"
@@ -87,6 +88,7 @@ class ProblemBuilder {
     }
     for (Id r : lowered_.roots) p.plain.roots.push_back(p.number[e_.find(r)]);
     for (const auto& [id, node] : options_.pinned) p.plain.roots.push_back(p.number[e_.find(id)]);
+    note_spellings(p);
     return p;
   }
 
@@ -101,6 +103,22 @@ class ProblemBuilder {
     Id id;
     Candidate candidate;
   };
+
+  void note_spellings(OnnxProblem& p) const {
+    const FusedAtLoad& fused = g_.notes<FusedAtLoad>();
+    if (!target_ || fused.of.empty()) return;
+    absl::flat_hash_map<NodeId, std::uint32_t> place;
+    for (std::uint32_t n = 0; n < p.node_id.size(); ++n)
+      if (p.node_id[n] != kNone) place.try_emplace(p.node_id[n], n);
+    for (std::uint32_t n = 0; n < p.node_id.size(); ++n) {
+      const auto it = fused.of.find(p.node_id[n]);
+      if (it == fused.of.end()) continue;
+      std::vector<std::uint32_t> nodes;
+      for (const NodeId of : it->second.nodes)
+        if (const auto at = place.find(of); at != place.end()) nodes.push_back(at->second);
+      if (nodes.size() == it->second.nodes.size()) p.spelled.emplace(n, std::move(nodes));
+    }
+  }
 
   static std::uint32_t number_of(const OnnxProblem& p, Id id) {
     return id >= kBlockerBase ? static_cast<std::uint32_t>(p.class_id.size()) + (id - kBlockerBase) : p.number[id];
@@ -196,10 +214,13 @@ class ProblemBuilder {
       has_constant = has_constant || key.op_type == kConstantOp;
       if (pinned != options_.pinned.end() && pinned->second != n) continue;
       if (options_.left_out.contains(n)) continue;
-      const Price cost = node_cost(id, n, node, key);
+      const FusedAtLoad::Spelling* spelling = key.role == UnitRole::kFused ? spelling_of(n) : nullptr;
+      if (key.role == UnitRole::kFused && !spelling) continue;
+      const Price cost = spelling ? fused_cost(id, n, node, *spelling) : node_cost(id, n, node, key);
       if (!cost.is_finite()) continue;
       Candidate c{n, cost, {}};
-      for (Id child : node.children)
+      const std::span<const Id> needed = spelling ? std::span<const Id>(spelling->leaves) : node.children;
+      for (Id child : needed)
         if (const Id k = e_.find(child); std::find(c.children.begin(), c.children.end(), k) == c.children.end()) c.children.push_back(k);
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
@@ -208,6 +229,30 @@ class ProblemBuilder {
         !options_.not_foldable.contains(id))
       if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kPreferFolded, {}});
     return out;
+  }
+
+  const FusedAtLoad::Spelling* spelling_of(NodeId n) const {
+    const FusedAtLoad& fused = g_.notes<FusedAtLoad>();
+    const auto it = target_ ? fused.of.find(n) : fused.of.end();
+    return it == fused.of.end() ? nullptr : &it->second;
+  }
+
+  // What the runtime makes of a spelling costs what its operator does, and is refused where a node of the spelling is.
+  Price fused_cost(Id id, NodeId n, const ENode& node, const FusedAtLoad::Spelling& spelling) const {
+    Price price;
+    bool original = true;
+    for (const NodeId of : spelling.nodes) {
+      const ENode spelled = e_.node(of);
+      const Id made = e_.find(e_.class_of(of));
+      const auto pinned = options_.pinned.find(made);
+      if (options_.left_out.contains(of) || (pinned != options_.pinned.end() && pinned->second != of)) return kInfinity;
+      price.refused += node_cost(made, of, spelled, g_.key(spelled.op)).refused;
+      original = original && is_original(spelled);
+    }
+    const auto [it, is_new] = asked_->cost.try_emplace(n);
+    if (is_new) it->second = cost_.cost(g_, node, id);
+    price.cost = it->second * kLosesToFused + (original ? 0 : kPreferOriginal);
+    return price;
   }
 
   // Whether the result's opset may have an operator; nullopt of what is not the standard's, or has no other form than its own.
@@ -346,6 +391,8 @@ class ProblemBuilder {
   static constexpr double kPreferOriginal = 1e-9, kPreferFolded = 1e-10, kFragile = 1e-8;
   // What a rule makes is an integer operator in models of such operators, and a unit (kLosesTies in node_units.cpp) in others, though it
   // has no scale of a bias to store.
+  // What the runtime would fuse is written as one operator where there is one: it says what it is, and other runtimes have it, too.
+  static constexpr double kLosesToFused = 1 + 1e-3;
   static constexpr double kWinsOverUnits = 1 + 5e-7, kLosesToUnits = 1.05;
   const OnnxEGraph& g_;
   const EGraph& e_;
@@ -467,15 +514,37 @@ absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& l
   return choice;
 }
 
+std::optional<NodeChoice> spelled_out(const OnnxProblem& p, const NodeChoice& given) {
+  NodeChoice choice = needed_only(p.plain, given);
+  if (p.spelled.empty()) return choice;
+  const std::vector<std::uint32_t> class_of = p.plain.class_of_node();
+  bool any = false;
+  for (std::uint32_t c = 0; c < choice.size(); ++c) {
+    const auto it = choice[c] == kUnchosen ? p.spelled.end() : p.spelled.find(choice[c]);
+    if (it == p.spelled.end()) continue;
+    any = true;
+    choice[c] = it->second.front();
+    for (const std::uint32_t n : it->second)
+      if (std::uint32_t& made = choice[class_of[n]]; made == kUnchosen) made = n;
+  }
+  if (!any) return choice;
+  for (const auto& [c, of] : p.blockers)
+    if (choice[c] == kUnchosen) choice[c] = p.plain.node_begin[c];
+  if (!evaluate_choice(p.plain, choice).wrong.empty()) return std::nullopt;
+  return needed_only(p.plain, choice);
+}
+
 Selection to_selection(const OnnxProblem& p, const NodeChoice& choice) {
   Selection s;
   s.by_class.resize(p.number.size());
-  const NodeChoice needed = needed_only(p.plain, choice);
+  const std::optional<NodeChoice> spelled = spelled_out(p, choice);
+  if (!spelled) return s;
+  const NodeChoice& needed = *spelled;
   for (std::uint32_t c = 0; c < p.class_id.size(); ++c)
     if (needed[c] != kUnchosen) s.by_class[p.class_id[c]] = {p.node_id[needed[c]], p.node_id[needed[c]] == kNone};
   for (const auto& [c, of] : p.blockers)  // made anyway, so its class is not made in another way, too
     if (needed[c] != kUnchosen) s.by_class[p.class_id[of]] = {p.node_id[needed[c]], false};
-  const Price price = evaluate_choice(p.plain, needed).dag;
+  const Price price = evaluate_choice(p.plain, choice).dag;
   s.refused = price.refused, s.cost = price.cost;
   return s;
 }

@@ -1,6 +1,9 @@
 // The extraction problem of an e-graph over ONNX, and choices for it as selections of e-nodes.
 #pragma once
 
+#include <map>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,7 +19,29 @@ struct OnnxProblem {
   std::vector<NodeId> node_id;                                    // by node of `plain`; kNone: the class's value, folded
   std::vector<std::pair<std::uint32_t, std::uint32_t>> blockers;  // classes of one e-node at the end of `plain`, and the class it is of
   std::vector<std::uint32_t> number;                              // by canonical class id; kUnchosen: not reachable
+  // What the runtime makes of a spelling when it loads the model (load_fusions.h), by node of `plain`: the nodes that it stands for, the
+  // one of its own class first.
+  std::map<std::uint32_t, std::vector<std::uint32_t>> spelled;
 };
+
+// The same with spellings in the place of what the runtime makes of them. Where a value between has another node, that stays, and may come
+// to need itself: nullopt.
+std::optional<NodeChoice> spelled_out(const OnnxProblem& problem, const NodeChoice& choice);
+
+// What runs once the runtime has loaded a choice: what it fuses, and without what it computes then from constants.
+struct AtLoad {
+  Price price;
+  std::map<std::string, std::size_t> operators;  // "Op", "domain::Op"
+  std::map<std::string, double> cost;            // by family of operators whose times are comparable (op_features.h)
+};
+// What of the one over the other is to be expected, where prices of families are wrong by `relative_error` (one standard deviation), each
+// by as much in both: least and most, with 90 % confidence.
+std::pair<double, double> ratio_range(const AtLoad& before, const AtLoad& after, double relative_error);
+// Of a lowered model as it stands, without quantizers and calls of functions. `usual_sizes`: of symbols without a size.
+AtLoad load_as_it_is(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
+                     const std::map<std::string, std::int64_t>& usual_sizes);
+// `choice` may hold spellings or what is made of them.
+AtLoad at_load(const OnnxEGraph& egraph, const Target* target, const OnnxProblem& problem, const NodeChoice& choice);
 
 // Without a target nothing is refused, and fusions at load are not priced. The classes of `options.pinned` are roots, too.
 OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
@@ -25,6 +50,7 @@ OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const
 // where that was lowered.
 absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& egraph, const Lowered& lowered, const OnnxProblem& problem,
                                            bool inside = false);
+// Empty where spelled_out() is.
 Selection to_selection(const OnnxProblem& problem, const NodeChoice& choice);
 
 }  // namespace saturate

@@ -37,6 +37,8 @@ class CostModel {
     static_cast<void>(op), static_cast<void>(inputs), static_cast<void>(output);
     return 0;
   }
+  // How wrong what it tells of an operator is: one standard deviation, as a share. 0: it counts.
+  virtual double relative_error() const { return 0; }
   // What storing a new constant of so many bytes costs.
   virtual double constant_cost(std::size_t bytes) const = 0;
 };

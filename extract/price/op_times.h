@@ -14,8 +14,9 @@ class OpTimes {
   virtual ~OpTimes() = default;
   virtual double seconds(const OpUse& use) const = 0;
   virtual bool in_seconds() const { return true; }
-  virtual double launch() const = 0;  // of an operator that does nothing
-  virtual double dispatch() const;    // what an operator costs beside its kernel
+  virtual double relative_error() const;  // as CostModel::relative_error()
+  virtual double launch() const = 0;      // of an operator that does nothing
+  virtual double dispatch() const;        // what an operator costs beside its kernel
 };
 
 // "roofline" and "measured" with the constants of ort-cpu, a .jsonl file of measured times, a .json file of a roofline or a fit. Null where

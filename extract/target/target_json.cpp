@@ -292,14 +292,15 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     return read_joins(value, t);
   else if (key == "runtime")
     return read_runtime(value, t);
+  else if (key == "fuses_at_load")
+    t.fuses_at_load = value.get<bool>();
   else if (key == "quantizes_weights")
     t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
   else
     return bad(
         "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, keep_functions, standard, "
         "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, "
-        "quantizes_weights, "
-        "runtime, assumes");
+        "fuses_at_load, quantizes_weights, runtime, assumes");
   return absl::OkStatus();
 }
 
@@ -520,6 +521,7 @@ std::string target_text(const Target& t) {
                                  {"versions", u.versions}});
     for (const Attribute& a : u.kernel_attributes) out["node_units"].back()["kernel_attributes"][a.name] = a.i();
   }
+  if (t.fuses_at_load) out["fuses_at_load"] = true;
   out["joins"] = ordered_json::array();
   for (const JoinedAtLoad& j : t.joins)
     out["joins"].push_back({{"operator", j.op}, {"reader", j.reader}, {"becomes", j.becomes}, {"versions", j.versions}});

@@ -211,7 +211,8 @@ struct OnnxEGraph::Impl : Analysis {
                            return it->second;
                          },
                          nullptr, defined.get()};
-    if (op.key.version != 0 || op.key.unique != 0) {  // opaque to inference by canonical form, but outputs are still values
+    if (op.key.version != 0 || op.key.unique != 0 ||
+        op.key.role == UnitRole::kFused) {  // opaque to inference by canonical form, but outputs are still values
       if (op.key.outputs == 1) return Facts{};
       Facts tuple;
       tuple.kind = Facts::Kind::kTuple;

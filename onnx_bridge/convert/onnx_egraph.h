@@ -19,7 +19,8 @@ namespace saturate {
 
 // A node of a unit that a runtime fuses when it loads the model (NodeUnit in extract/target/target.h). Such nodes are made for extraction
 // alone: inference knows them, no rule matches them, they are not folded, and the unit's last node stands for the price of all.
-enum class UnitRole : std::uint8_t { kNone, kPart, kLast };
+// kFused: what the runtime makes of a spelling (load_fusions.h), of which inference knows nothing.
+enum class UnitRole : std::uint8_t { kNone, kPart, kLast, kFused };
 
 // An operator as the e-graph interns it. Attributes are complete and sorted by name (canonical form, see canonical.h).
 // Operators of one value: outputs == 1. Of several: the e-node is a tuple, its values are projections (leaf operator "#proj").

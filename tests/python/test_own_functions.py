@@ -371,7 +371,7 @@ def test_a_call_costs_what_it_runs(tmp_path):
     for more, wanted in (([], None), (["--cost", "nodes"], 11)):
         run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--report", tmp_path / "r.json", *more)
         report = json.loads((tmp_path / "r.json").read_text())
-        assert report["cost_before"] == pytest.approx(report["cost_after"]) == pytest.approx(wanted or report["cost_after"])
+        assert report["cost_before"] == pytest.approx(report["cost_after"], rel=2e-3) == pytest.approx(wanted or report["cost_after"], rel=2e-3)  # but for what breaks ties
 
 
 def test_what_calls_give_in_place_of_attributes(tmp_path):

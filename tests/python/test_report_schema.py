@@ -69,7 +69,7 @@ def test_each_node_has_a_cost(tmp_path):
     report = reported(tmp_path, BART, "--cost", "nodes", "--target", "onnx")
     costs = {n["op_type"]: n["cost"] for n in report["nodes_after"]}
     assert costs["MatMul"] == pytest.approx(1, abs=1e-4) == costs["LayerNormalization"] and report["cost_unit"] == "operators"
-    assert 0.8 < sum(n["cost"] for n in report["nodes_after"]) / report["cost_after"] < 1.001
+    assert report["cost_after"] <= sum(n["cost"] for n in report["nodes_after"]) * 1.001  # some are fused at load
     assert len(report["nodes_before"]) == len(onnx.load(BART).graph.node)
     report = reported(tmp_path, BART)
     costs = [n["cost"] for n in report["nodes_after"] if n["op_type"] == "com.microsoft.Attention"]

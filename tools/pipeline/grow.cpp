@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "egraph/explain.h"
+#include "extract/onnx_problem.h"
+#include "extract/target/load_fusions.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
 #include "fmt/format.h"
@@ -170,6 +172,7 @@ void close(Grown& graph, const Task& task) {
   apply("sum_for_add", [&](OnnxEGraph& g) { add_sums_for_adds(g, graph.lowered, task.target); });
   apply("fused_conv_for_conv", [&](OnnxEGraph& g) { add_fused_convs_for_convs(g, task.target); });
   apply("node_unit", [&](OnnxEGraph& g) { add_node_units(g, graph.lowered, task.target); });
+  apply("load_fusion", [&](OnnxEGraph& g) { add_load_fusions(g, task.target); });
 }
 
 std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& without, const Task& task) {
@@ -179,7 +182,7 @@ std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& 
   std::vector<Rewrite> rewrites = rewrites_for(graph, without, task);
   graph.run = ::saturate::run(egraph, rewrites, run_options(egraph, task.options));
   const bool kept = static_cast<bool>(task.options.observe);
-  graph.rule_names.reserve(rewrites.size() + 5);
+  graph.rule_names.reserve(rewrites.size() + 6);
   for (Rewrite& r : rewrites) graph.rule_names.push_back(kept ? r.name : std::move(r.name));
   if (graph.run.stop == StopReason::kContradiction) {
     const auto& c = egraph.contradiction();
@@ -200,10 +203,50 @@ class Grower {
     const Grown* graph = nullptr;
     const Node* node = nullptr;
   };
+  // Adds what runs once the target's runtime has loaded the graph as it is, and its bodies once each.
+  absl::Status load(const Model& model, Around outside, std::map<std::string, std::int64_t> sizes, int depth, AtLoad& sum) const {
+    Grown graph;
+    graph.model = &model;
+    if (auto s = lowered(graph, outside); !s.ok()) return s;
+    sizes.merge(usual_sizes(model));
+    const absl::StatusOr<AtLoad> made = loaded_graph(graph, sizes);
+    if (!made.ok()) return made.status();
+    const AtLoad& loaded = *made;
+    sum.price += loaded.price;
+    for (const auto& [op, count] : loaded.operators) sum.operators[op] += count;
+    for (const auto& [family, cost] : loaded.cost) sum.cost[family] += cost;
+    for (const Node& node : model.graph.nodes)
+      for (const Attribute& a : node.attributes)
+        if (a.type == AttributeType::kGraph && depth < kMaxBodyDepth) {
+          const Model body = model_of_body(model, a.g());
+          (void)load(body, {&graph, &node}, sizes, depth + 1, sum);  // one that cannot be lowered has no price
+        }
+    return absl::OkStatus();
+  }
+
+  // Integer kernels span operators and quantizers, and calls hold what they run: those are chosen in the e-graph.
+  absl::StatusOr<AtLoad> loaded_graph(const Grown& graph, const std::map<std::string, std::int64_t>& sizes) const {
+    OnnxEGraph& g = *graph.g;
+    const auto quantizes = [&](const Source& s) { return s.op != kNone && g.key(s.op).op_type == "DequantizeLinear"; };
+    const auto& sources = graph.lowered.sources;
+    if (graph.lowered.inlined.empty() && std::none_of(sources.begin(), sources.end(), quantizes))
+      return load_as_it_is(g, graph.lowered, task_.target, task_.cost, sizes);
+    add_node_units(g, graph.lowered, task_.target);
+    add_load_fusions(g, task_.target);
+    ExtractOptions options;
+    options.usual_sizes = sizes;
+    options.opset_limit = graph.model->opset("");
+    const OnnxProblem problem = onnx_problem(g, graph.lowered, &task_.target, task_.cost, options);
+    const auto choice = original_choice(g, graph.lowered, problem, true);
+    if (!choice.ok()) return choice.status();
+    return at_load(g, &task_.target, problem, *choice);
+  }
+
   absl::StatusOr<GrowResult> run(const Model& model, Around outside, int depth, std::string where = "") const {
     auto graph = std::make_unique<Grown>();
     graph->model = &model;
     graph->where = std::move(where);
+    task_.progress("lower");
     if (auto s = lowered(*graph, outside); !s.ok()) return s;
     tell(*graph, "lower");
     if (task_.options.stop_after == "lower") return GrowResult(std::move(graph));
@@ -223,7 +266,6 @@ class Grower {
   }
 
   absl::Status lowered(Grown& graph, Around outside) const {
-    task_.progress("lower");
     const StageTimer timer(task_, "lower");
     const auto new_graph = [this] {
       auto g = std::make_unique<OnnxEGraph>(task_.evaluator);
@@ -287,6 +329,12 @@ std::int64_t opset_limit(const Model& model, const Task& task) {
 
 absl::StatusOr<GrowResult> grow(const Model& model, const std::set<std::string>& without, const Task& task) {
   return Grower(without, task).run(model, {}, 0);
+}
+
+absl::StatusOr<AtLoad> load(const Model& model, const Task& task) {
+  AtLoad sum;
+  if (auto s = Grower({}, task).load(model, {}, {}, 0, sum); !s.ok()) return s;
+  return sum;
 }
 
 }  // namespace saturate

@@ -311,6 +311,16 @@ void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report
   if (const auto cost = attempt.cost_at(higher)) report.newer = {newer->version, *cost};
 }
 
+// Prices of what will run: of the model and of the result as they are, with nothing in mind that rules found out.
+void note_loaded(const Model& model, const Model& result, const Task& task, OptimizeReport& report) {
+  if (!task.target.fuses_at_load) return;
+  const auto before = load(model, task), after = load(result, task);
+  if (!before.ok() || !after.ok()) return;
+  report.cost_before = before->price.cost, report.before_at_load = before->operators;
+  report.cost_after = after->price.cost, report.after_at_load = after->operators;
+  if (const double error = task.cost.relative_error(); error > 0) report.cost_ratio = ratio_range(*before, *after, error);
+}
+
 void note_effects(const RuleSet& rules, OptimizeReport& report) {
   const auto reassociates = [](const auto& rule) { return rule.effect == Effect::kReassociates; };
   report.reassociated = !applied_rules(rules, report.run, reassociates).empty();
@@ -394,6 +404,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   if (const auto fault = unfit ? unfit : value_fault(result.model, model)) return internal_error(*fault, report);
   report.after = graph_stats(result.model);
   report.needs = needs_of(report.after, runtime_of(&target));
+  note_loaded(model, result.model, task, report);
   note_newer(attempt, task, report);
   note_assumed(result.model, rules, target, report);
   note_effects(rules, report);

@@ -91,7 +91,11 @@ struct FiredRule {
 
 struct OptimizeReport {
   GraphStats before, after;
-  double cost_before = 0, cost_after = 0;  // of the main graph, and of each body once
+  double cost_before = 0, cost_after = 0;  // of what runs after load, in the main graph, and in each body once
+  // What of cost_after / cost_before is to be expected with 90 % confidence: least and most; absent where costs are no times.
+  std::optional<std::pair<double, double>> cost_ratio;
+  // Operators that run once the target's runtime has loaded the model, by the same count: what it fuses and computes then is done.
+  std::map<std::string, std::size_t> before_at_load, after_at_load;
   // Nodes that the target refuses; absent for targets that take everything.
   std::optional<std::size_t> refused_before, refused_after;
   // Operators of the result that the target would rather not have, by the wish that they break; and how often they stand there.

@@ -343,6 +343,8 @@ json to_json(const WholeReport& report) {
           {"cost_sizes", r.cost_sizes},
           {"cost_before", r.cost_before},
           {"cost_after", r.cost_after},
+          {"cost_ratio", r.cost_ratio ? json::array({r.cost_ratio->first, r.cost_ratio->second}) : json(nullptr)},
+          {"at_load", {{"before", r.before_at_load}, {"after", r.after_at_load}}},
           {"refused_before", r.refused_before ? json(*r.refused_before) : json(nullptr)},
           {"unwanted", unwanted},
           {"refused_after", r.refused_after ? json(*r.refused_after) : json(nullptr)},

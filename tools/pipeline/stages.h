@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "extract/onnx_problem.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/pipeline/own_operators.h"
 
@@ -55,6 +56,9 @@ struct Contradicted {
 using GrowResult = std::variant<std::unique_ptr<Grown>, Contradicted>;
 // `without`: rules that are not applied.
 absl::StatusOr<GrowResult> grow(const Model& model, const std::set<std::string>& without, const Task& task);
+
+// What runs once the target's runtime has loaded a model as it is: its main graph, and each body once.
+absl::StatusOr<AtLoad> load(const Model& model, const Task& task);
 
 // ---- choose (choose.cpp): what stands for each class, in a graph and in its bodies
 struct Chosen {

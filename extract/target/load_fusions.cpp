@@ -1,0 +1,96 @@
+#include "extract/target/load_fusions.h"
+
+#include <algorithm>
+
+#include "extract/target/load_match.h"
+#include "extract/target/load_pattern.h"
+#include "fmt/format.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::size_t kMostOfNode = 4;     // spellings with one e-node as their last
+constexpr std::size_t kMostFound = 20000;  // of a graph and a fusion
+
+// Spellings among all e-nodes; what the runtime makes of one may be in another.
+struct EGraphView {
+  using Value = Id;
+  using Node = NodeId;
+
+  std::vector<NodeId> nodes_of(Id id) const { return e.class_nodes(id); }
+  const OpKey& key(NodeId n) const { return g.key(e.node(n).op); }
+  std::vector<Id> inputs(NodeId n) const {
+    std::vector<Id> out;
+    for (const Id child : e.node(n).children) out.push_back(e.find(child));
+    return out;
+  }
+  Id value_of(NodeId n) const { return e.find(e.class_of(n)); }
+  const Facts& facts(Id id) const { return g.facts(id); }
+  std::optional<double> number(Id id) const { return number_of(g, id); }
+  bool is_commutative(NodeId n) const { return e.op(e.node(n).op).commutative; }
+  static bool is_shape_known(Id) { return true; }
+  void add_node(NodeId n, LoadMatch<EGraphView>& m) const {
+    const auto it = fused.of.find(n);
+    if (it == fused.of.end()) {
+      m.nodes.push_back(n);
+      return;
+    }
+    m.nodes.insert(m.nodes.end(), it->second.nodes.begin(), it->second.nodes.end());
+    m.leaves.insert(m.leaves.end(), it->second.leaves.begin(), it->second.leaves.end());
+  }
+
+  const OnnxEGraph& g;
+  const EGraph& e;
+  const FusedAtLoad& fused;
+};
+
+class Adder {
+ public:
+  explicit Adder(OnnxEGraph& g) : g_(g), e_(g.egraph()), view_{g, g.egraph(), g.notes<FusedAtLoad>()} {}
+
+  // All are found before any is added: the classes change while they are.
+  void add(const LoadFusion& fusion) {
+    const LoadMatcher<EGraphView> matcher(view_);
+    const LoadGuards<EGraphView> guards(view_, g_.dims(), fusion);
+    std::vector<std::pair<Id, LoadMatch<EGraphView>>> found;
+    for (const Id id : e_.classes()) {
+      if (found.size() > kMostFound) break;
+      for (const NodeId n : e_.class_nodes(id))
+        if (matcher.is_one_of(fusion.pattern, n))
+          for (auto& m : matcher.of_node(fusion.pattern, n, kMostOfNode))
+            if (guards.hold(m)) found.emplace_back(id, std::move(m));
+    }
+    for (const auto& [id, m] : found) add(fusion.becomes, id, m);
+    if (!found.empty()) e_.rebuild();
+  }
+
+ private:
+  void add(const LoadPattern& becomes, Id id, const LoadMatch<EGraphView>& m) {
+    MadeAtLoad<EGraphView> fused = made_at_load(view_, becomes, m);
+    // It says less than the spelling (no scale of a product, no epsilon), so that one of another class is another operator.
+    fused.key.overload = fmt::format("{}", e_.find(id));
+    if (std::find(fused.inputs.begin(), fused.inputs.end(), e_.find(id)) != fused.inputs.end()) return;
+    const Id made = g_.add(fused.key, fused.inputs);
+    const OpId op = g_.op(fused.key);
+    for (const NodeId n : e_.class_nodes(e_.find(made)))
+      if (e_.node(n).op == op) {
+        g_.notes<FusedAtLoad>().of.try_emplace(n, FusedAtLoad::Spelling{m.nodes, m.leaves});
+        break;
+      }
+    e_.merge(id, made);
+  }
+
+  OnnxEGraph& g_;
+  EGraph& e_;
+  const EGraphView view_;
+};
+
+}  // namespace
+
+void add_load_fusions(OnnxEGraph& g, const Target& target) {
+  Adder adder(g);
+  for (const LoadFusion* fusion : load_fusions_of(target))
+    if (fusion->becomes.what == LoadPattern::What::kOperator) adder.add(*fusion);  // rules know what is a value
+}
+
+}  // namespace saturate

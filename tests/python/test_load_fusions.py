@@ -1,0 +1,142 @@
+"""What the runtime makes of a model when it loads it: the table of fusions, held against ONNX Runtime itself, and what prices make of it."""
+import collections
+import json
+
+import numpy as np
+import onnx
+import pytest
+from conftest import ROOT, SHARED, run_ok
+from load_patterns import Builder, parse
+from onnx import TensorProto, helper, numpy_helper
+
+onnxruntime = pytest.importorskip("onnxruntime")
+TARGET = "ort-cpu@" + ".".join(onnxruntime.__version__.split(".")[:2])
+FUSIONS = json.loads((ROOT / "extract" / "runtimes" / "fusions.json").read_text())["fusions"]
+
+
+def counted(model):
+    counts = collections.Counter()
+
+    def visit(graph):
+        for node in graph.node:
+            if node.op_type not in ("Constant", "Identity"):
+                counts[f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type] += 1
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    visit(attribute.g)
+
+    visit(model.graph)
+    return counts
+
+
+def loaded(path, folder):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(folder / "loaded.onnx")
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return counted(onnx.load(folder / "loaded.onnx"))
+
+
+def told(path, folder, *words):
+    words = words or ("--target", TARGET)
+    done = run_ok(path, "-o", folder / "out.onnx", "--json", "--no-verify", *words)
+    return {which: collections.Counter(ops) for which, ops in json.loads(done.stdout)["at_load"].items()}
+
+
+CASES = [pytest.param(f, first, id=f"{i}-{op.rpartition('::')[2]}") for i, f in enumerate(FUSIONS)
+         for first, op in enumerate(parse(f["pattern"])[2])]
+
+
+@pytest.mark.parametrize("fusion, first", CASES)
+def test_the_runtime_makes_what_the_table_says(fusion, first, tmp_path):
+    """Each pattern is a model of its own, which ONNX Runtime is asked about; and what the report says of it is the same."""
+    opset = 20 if fusion["pattern"].startswith("Gelu") and first == 0 else 17
+    path = tmp_path / "pattern.onnx"
+    onnx.save(Builder(fusion, opset, first).model(), path)
+    theirs = loaded(path, tmp_path)
+    theirs.pop("Neg")
+    becomes = parse(fusion["becomes"])
+    wanted = collections.Counter(fusion.get("beside", {}))
+    if becomes[0] == "op":
+        wanted[becomes[2][0]] += 1
+    # What it made may be made into more by a later fusion of the table.
+    later = [parse(f["becomes"]) for f in FUSIONS if becomes[0] == "op" and repr(becomes[2][0]) in repr(parse(f["pattern"]))]
+    names = [op for made in later if made[0] == "op" for op in made[2]]
+    assert theirs == wanted or (sum(theirs.values()) == 1 and list(theirs)[0] in names), (theirs, wanted)
+    ours = told(path, tmp_path)["before"]
+    ours.pop("Neg", None)
+    assert ours == theirs
+
+
+def norm():
+    """A layer normalization in single operators, in an opset that has none."""
+    nodes = [helper.make_node("ReduceMean", ["x"], ["mean"], axes=[-1]), helper.make_node("Sub", ["x", "mean"], ["d"]),
+             helper.make_node("Pow", ["d", "two"], ["s"]),
+             helper.make_node("ReduceMean", ["s"], ["variance"], axes=[-1]), helper.make_node("Add", ["variance", "eps"], ["v"]),
+             helper.make_node("Sqrt", ["v"], ["root"]), helper.make_node("Div", ["d", "root"], ["n"]),
+             helper.make_node("Mul", ["n", "scale"], ["m"]), helper.make_node("Add", ["m", "bias"], ["y"])]
+    constants = {"two": np.float32(2), "eps": np.float32(1e-5), "scale": np.linspace(0.5, 1.5, 16, dtype=np.float32),
+                 "bias": np.linspace(-1, 1, 16, dtype=np.float32)}
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4, 16])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4, 16])],
+                              [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()])
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 14)])
+
+
+def test_a_norm_stays_one_that_the_runtime_fuses(tmp_path):
+    """In an opset without LayerNormalization: Pow(d,2) as Mul(d,d) is a node that costs less, and no norm for ONNX Runtime."""
+    path = tmp_path / "norm.onnx"
+    onnx.save(norm(), path)
+    run_ok(path, "-o", tmp_path / "out.onnx", "--target", "onnx", "--keep-opset")
+    assert loaded(tmp_path / "out.onnx", tmp_path) == {"LayerNormalization": 1}
+
+
+def test_both_prices_are_after_load(tmp_path):
+    """What ONNX Runtime fuses by itself saves nothing."""
+    path = tmp_path / "norm.onnx"
+    onnx.save(norm(), path)
+    report = json.loads(run_ok(path, "-o", tmp_path / "out.onnx", "--target", TARGET, "--json").stdout)
+    assert report["at_load"] == {"before": {"LayerNormalization": 1}, "after": {"LayerNormalization": 1}}
+    assert report["cost_after"] == pytest.approx(report["cost_before"])
+    assert report["before"]["nodes"] == 9 and report["after"]["nodes"] == 1  # the file is smaller all the same
+
+
+def test_fusions_that_say_less_than_their_spelling_are_not_equal(tmp_path):
+    """Two products of one pair that differ in their scales are one FusedMatMul each, and stay two."""
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["p"]), helper.make_node("Mul", ["p", "half"], ["y"]),
+             helper.make_node("MatMul", ["a", "b"], ["q"]), helper.make_node("Mul", ["q", "quarter"], ["z"]),
+             helper.make_node("Sigmoid", ["u"], ["v"]), helper.make_node("Mul", ["s", "u"], ["w"]),
+             helper.make_node("Mul", ["u", "half"], ["h"]), helper.make_node("Sigmoid", ["h"], ["s"]), helper.make_node("Mul", ["u", "v"], ["o"])]
+    order = [0, 1, 2, 3, 4, 6, 7, 5, 8]
+    graph = helper.make_graph([nodes[i] for i in order], "g", [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 4, 4]) for n in "abu"],
+                              [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 4, 4]) for n in "yzwo"],
+                              [numpy_helper.from_array(np.float32(0.5), "half"), numpy_helper.from_array(np.float32(0.25), "quarter")])
+    path = tmp_path / "scales.onnx"
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+    for target in (TARGET, "onnx"):
+        run_ok(path, "-o", tmp_path / "out.onnx", "--target", target, "--no-verify")
+        random = np.random.default_rng(1)
+        feeds = {n: random.standard_normal([2, 4, 4]).astype(np.float32) for n in "abu"}
+        was, now = (onnxruntime.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, feeds) for p in (path, tmp_path / "out.onnx"))
+        for a, b in zip(was, now):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="../shared is not there")
+def test_models_load_as_we_say(tmp_path):
+    """Of a model of each architecture: the smaller count of an operator over the larger one, summed. bench/load_model.py has all."""
+    seen, low, high = set(), 0, 0
+    for path in sorted((SHARED / "data" / "zoo" / "models").glob("*.onnx")):
+        name = path.name.split("-")[0]
+        if name in seen:
+            continue
+        seen.add(name)
+        ours = told(path, tmp_path)
+        for which, file in (("before", path), ("after", tmp_path / "out.onnx")):
+            theirs = loaded(file, tmp_path)
+            for op in ours[which].keys() | theirs.keys():
+                low += min(ours[which][op], theirs[op])
+                high += max(ours[which][op], theirs[op])
+    assert len(seen) >= 25
+    assert low / high >= 0.97, low / high
