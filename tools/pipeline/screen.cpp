@@ -27,12 +27,24 @@ std::string verdict(const WholeReport& report) {
                      plural(report.verify->cases.size(), "input"), difference_text(*report.verify));
 }
 
-// "1.91 -> 1.19 ms predicted (-38 %; ort-cpu, batch 1, seq 128)".
+// "-33 to -43 %", "too close to predict" where the error of predictions is larger, "-38 %" of what is counted; "" where nothing changes.
+std::string change_of(const OptimizeReport& r) {
+  const auto percent = [](double ratio) {
+    const std::string text = fmt::format("{:+.0f}", 100 * (ratio - 1));
+    return text == "-0" || text == "+0" ? std::string("0") : text;
+  };
+  if (r.cost_before <= 0 || r.cost_after == r.cost_before) return "";
+  if (!r.cost_ratio) return percent(r.cost_after / r.cost_before) + "\u00a0%; ";
+  const auto [least, most] = *r.cost_ratio;
+  if (least < 1 && most > 1) return "too close to predict; ";
+  return fmt::format("{}\u00a0to\u00a0{}\u00a0%; ", percent(most < 1 ? most : least), percent(most < 1 ? least : most));
+}
+
+// "1.91 -> 1.19 ms predicted (-33 to -43 %; ort-cpu, batch 1, seq 128)".
 std::string predicted(const OptimizeReport& r) {
   const double before = r.cost_before, after = r.cost_after;
-  std::string change, sizes;
-  if (before > 0) change = fmt::format("{:+.0f}\u00a0%; ", 100 * (after - before) / before);
-  if (change.starts_with("-0\u00a0") || change.starts_with("+0\u00a0")) change = "";
+  const std::string change = change_of(r);
+  std::string sizes;
   std::size_t shown = 0;
   for (const auto& [symbol, size] : r.cost_sizes)
     if (shown++ < kMostSizes) sizes += fmt::format(", {}\u00a0{}", symbol, size);
