@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ struct Status {
 };
 struct SessionOptions {
   int level = 99;
+  std::string saved = {};  // where the model is saved after it is loaded
 };
 struct Session {
   std::string model;
@@ -76,6 +78,7 @@ std::size_t bytes_of(const Value& value) {
 
 Status* create_session(const Env*, const void* model, std::size_t bytes, const SessionOptions* options, Session** out) {
   *out = new Session{std::string(static_cast<const char*>(model), bytes), options->level};
+  if (!options->saved.empty()) std::ofstream(options->saved) << (asked(**out, "saves_nonsense") ? "nonsense" : (*out)->model);
   return wrong(**out, "load");
 }
 
@@ -99,6 +102,7 @@ Api api() {
   a.CreateSessionFromArray = create_session;
   a.Run = run;
   a.CreateSessionOptions = [](SessionOptions** out) { return *out = new SessionOptions, static_cast<Status*>(nullptr); };
+  a.SetOptimizedModelFilePath = [](SessionOptions* o, const char* path) { return o->saved = path, static_cast<Status*>(nullptr); };
   a.DisableCpuMemArena = [](SessionOptions*) { return static_cast<Status*>(nullptr); };
   a.SetSessionLogSeverityLevel = [](SessionOptions*, int) { return static_cast<Status*>(nullptr); };
   a.SetSessionGraphOptimizationLevel = [](SessionOptions* o, int level) { return o->level = level, static_cast<Status*>(nullptr); };

@@ -125,6 +125,29 @@ TEST(Judge, ADeadProcessIsFollowedByANewOne) {
   EXPECT_TRUE(alive.ok()) << alive.status();
 }
 
+TEST(Judge, GivesTheModelThatTheRuntimeMadeOfIt) {
+  auto judge = Judge::start(setup());
+  ASSERT_TRUE(judge.ok()) << judge.status();
+  const auto made = (*judge)->after_load(identity("a"));
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_EQ(made->graph.nodes.size(), 1u);
+  EXPECT_EQ(made->graph.nodes[0].op_type, "Identity");
+  EXPECT_TRUE(absl::IsFailedPrecondition((*judge)->after_load(identity("judge_saves_nonsense_2")).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument((*judge)->after_load(identity("judge_load_refuses_2")).status()));
+  EXPECT_TRUE(absl::IsAborted((*judge)->after_load(identity("judge_load_dies_2")).status()));
+  EXPECT_TRUE((*judge)->after_load(identity("a"), JudgeLevel::kAll).ok()) << "a new process took the place of the one that died";
+}
+
+TEST(Judge, SavesNoModelOfMoreThanTheRuntimeCanWrite) {
+  auto judge = Judge::start(setup());
+  ASSERT_TRUE(judge.ok()) << judge.status();
+  Model model = identity("a");
+  const Tensor weight(DType::kFloat, {std::int64_t{1} << 27});
+  for (const char* name : {"u", "v", "w", "z"}) model.graph.initializers.push_back({name, weight, nullptr});
+  const absl::Status refused = (*judge)->after_load(model).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+}
+
 TEST(Judge, LargeWeightsGoByFilesAndAreNotInTheMessage) {
   Model model = identity("a");
   model.graph.initializers.push_back({"w", Tensor(DType::kFloat, {1 << 23}), nullptr});

@@ -396,6 +396,19 @@ Expected<Verification> verify(const Model& original, const Model& other, const O
 Expected<Difference> diff(const Model& first, const Model& second, const Options& o) {
   return guarded([&] { return run_diff(first, second, o); });
 }
+Expected<std::string> inspect_after_load(const Model& model, const Options& o) {
+  return guarded([&]() -> Expected<std::string> {
+    const saturate::Model& given = model.impl().model;
+    const auto runtime = the_onnxruntime({o.judges, o.onnxruntime, o.installed_onnxruntime, true}, o.threads, o.abort);
+    if (!runtime.ok()) return error_of(runtime.status(), "", "");
+    const auto loaded = after_load(**runtime, given);
+    if (!loaded.ok()) return error_of(loaded.status(), given.path, "");
+    nlohmann::json out = inspect_json(given.path, given);
+    out["after_load"] = to_json(*loaded);
+    return json_text(out);
+  });
+}
+
 Expected<std::string> explain(const Model& model, const Question& question, const Options& o) {
   return guarded([&] { return run_explain(model, question, o); });
 }

@@ -284,6 +284,9 @@ Expected<Difference> diff(const Model& first, const Model& second, const Options
 struct Question {  // of at most one: an operator type (with or without domain), a rule, a value of the model
   std::string op = {}, rule = {}, value = {};
 };
+// JSON; the keys of `saturate inspect --json`, with `after_load`: what ONNX Runtime makes of the model when it loads it. Of the options:
+// who judges, the one runtime that is asked.
+Expected<std::string> inspect_after_load(const Model& model, const Options& options = {});
 Expected<std::string> explain(const Model& model, const Question& question = {}, const Options& options = {});
 
 // Names of the built-in targets.

@@ -361,8 +361,8 @@ int shell_command(const std::string& asked, const ShellArgs& args) {
 int parse_and_run(int argc, char** argv, const OtherRuntimes* others) {
   CLI::App app;
   Everything all;
-  for (VerifyArgs* args :
-       {&all.optimize.check, &all.transform.check, &all.slm.check, &all.verify.check, &all.diff.check, &all.extract.check})
+  for (VerifyArgs* args : {&all.optimize.check, &all.transform.check, &all.slm.check, &all.verify.check, &all.diff.check,
+                           &all.extract.check, &all.inspect.check})
     args->runtime.others = others;
   for (RuntimeArgs* args : {&all.run.runtime, &all.bench.runtime}) args->others = others;
   describe(app);

@@ -231,8 +231,12 @@ void add_inspect(CLI::App& app, InspectArgs& inspect) {
   verb->add_option("IN.onnx", inspect.input, "the model")->required();
   verb->add_option("--target", inspect.target, "whose integer kernels are meant, a built-in target or a file (default ort-cpu)")
       ->type_name("T");
+  auto* after_load = verb->add_flag("--after-load", inspect.after_load,
+                                    "also the operators that ONNX Runtime makes of them when it loads the model, as it saves them itself");
+  add_judge(verb, inspect.check, "with --after-load: onnxruntime or onnxruntime=PATH of its shared library (default: the installed one)");
+  for (const char* option : {"--judge", "--onnxruntime"}) verb->get_option(option)->needs(after_load);
   add_common(verb, inspect.common, true, false);
-  verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json");
+  verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json\nsaturate inspect bart.onnx --after-load");
 }
 
 void add_verify(CLI::App& app, VerifyCommandArgs& verify) {

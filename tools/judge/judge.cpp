@@ -20,6 +20,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
+#include "onnx_bridge/file/io.h"
 #include "tools/judge/given_model.h"
 #include "tools/judge/values.h"
 
@@ -213,6 +214,26 @@ struct Judge::Impl {
 
 namespace {
 
+void pack(const GivenModel& model, wire::Packer& ask) {
+  ask.text(model.message);
+  ask.number(static_cast<std::uint64_t>(model.weights.size()));
+  for (const WeightPlace& weight : model.weights) {
+    ask.text(weight.name);
+    ask.number(static_cast<std::int32_t>(weight.dtype));
+    ask.number(static_cast<std::uint32_t>(weight.dims.size()));
+    for (const std::int64_t dim : weight.dims) ask.number(dim);
+    ask.number(weight.file);
+    ask.number(weight.offset);
+    ask.number(weight.bytes);
+  }
+}
+
+std::vector<int> numbers_of(const GivenModel& model) {
+  std::vector<int> out;
+  for (const auto& file : model.files) out.push_back(file->number());
+  return out;
+}
+
 // A model that is loaded at a level; again where the process that had it is gone.
 class JudgeSession {
  public:
@@ -237,20 +258,8 @@ absl::Status JudgeSession::load() {
   ask.number(wire::Ask::kLoad);
   ask.number(id_);
   ask.number(level_);
-  ask.text(model_->message);
-  ask.number(static_cast<std::uint64_t>(model_->weights.size()));
-  for (const WeightPlace& weight : model_->weights) {
-    ask.text(weight.name);
-    ask.number(static_cast<std::int32_t>(weight.dtype));
-    ask.number(static_cast<std::uint32_t>(weight.dims.size()));
-    for (const std::int64_t dim : weight.dims) ask.number(dim);
-    ask.number(weight.file);
-    ask.number(weight.offset);
-    ask.number(weight.bytes);
-  }
-  std::vector<int> files;
-  for (const auto& file : model_->files) files.push_back(file->number());
-  return judge_->request(ask, files, judge_->patience).status();
+  pack(*model_, ask);
+  return judge_->request(ask, numbers_of(*model_), judge_->patience).status();
 }
 
 absl::StatusOr<Ran> JudgeSession::run(const Inputs& inputs, double seconds) {
@@ -326,6 +335,29 @@ OpenModel Judge::opener(JudgeLevel level) {
     auto given = give_model(model);
     return given.ok() ? judge->open(*std::move(given), level) : given.status();
   };
+}
+
+absl::StatusOr<Model> Judge::after_load(const Model& model, JudgeLevel level) {
+  if (const std::uint64_t bytes = initializer_bytes(model.graph); bytes >= wire::kMostSaved)
+    return absl::ResourceExhaustedError(
+        fmt::format("the model has {:.1f} GB of weights, and the runtime saves none of more than 2 GB", static_cast<double>(bytes) / 1e9));
+  const auto given = give_model(model);
+  if (!given.ok()) return given.status();
+  const std::lock_guard lock(impl_->mutex);
+  if (absl::Status s = impl_->ready(); !s.ok()) return s;
+  wire::Packer ask;
+  ask.number(wire::Ask::kAfterLoad);
+  ask.number(level);
+  pack(**given, ask);
+  const absl::StatusOr<std::string> answer = impl_->request(ask, numbers_of(**given), impl_->patience);
+  if (!answer.ok()) return answer.status();
+  wire::Unpacker in(*answer);
+  const std::string_view message = in.text();
+  if (!in.ok()) return absl::FailedPreconditionError("what the judge's process answered was cut");
+  absl::StatusOr<Model> made = parse_model(message, "");
+  if (!made.ok())
+    return absl::FailedPreconditionError(fmt::format("what the runtime saved is not read: {}", std::string(made.status().message())));
+  return made;
 }
 
 std::string judge_program() {

@@ -54,6 +54,10 @@ class Judge : public std::enable_shared_from_this<Judge> {
   absl::StatusOr<RunOnce> open(std::shared_ptr<const GivenModel> model, JudgeLevel level);
   // The same of models that are opened once.
   OpenModel opener(JudgeLevel level);
+  // What the runtime makes of a model when it loads it at this level, as it saves it: above kExtended it also has what is for this machine
+  // alone. kResourceExhausted: with its weights it is larger than what is saved (wire::kMostSaved). kFailedPrecondition: what was saved is
+  // no model to our loader.
+  absl::StatusOr<Model> after_load(const Model& model, JudgeLevel level = JudgeLevel::kExtended);
   // What loading may take.
   void set_patience(double seconds);
   double hang_seconds() const;

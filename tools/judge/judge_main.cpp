@@ -1,5 +1,5 @@
 // The judge's child process: loads ONNX Runtime, runs the models that it is given over a socket, and may die of them.
-// It opens no file but the library that it is told, writes none, and ends with its parent.
+// It opens no file but the library that it is told, writes none that has a name, and ends with its parent.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -59,10 +59,35 @@ class Mapped {
     if (!base_ || base_ == MAP_FAILED || offset > size_ || bytes > size_ - offset) throw Failed{Answer::kNotCompared, "weights are cut"};
     return static_cast<char*>(base_) + offset;
   }
+  std::string_view all() const { return {static_cast<const char*>(at(0, size_)), size_}; }
 
  private:
   void* base_ = nullptr;
   std::size_t size_ = 0;
+};
+
+// Without a name. While it lives, this process may write files.
+class FileInMemory {
+ public:
+  FileInMemory() : file_(::memfd_create("saturate-after-load", MFD_CLOEXEC)) {
+    if (file_ < 0) throw Failed{Answer::kNotCompared, "no file in memory can be had"};
+    most_written(wire::kMostSaved);
+  }
+  FileInMemory(const FileInMemory&) = delete;
+  FileInMemory& operator=(const FileInMemory&) = delete;
+  ~FileInMemory() {
+    most_written(0);
+    ::close(file_);
+  }
+  int number() const { return file_; }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
+
+ private:
+  static void most_written(rlim_t bytes) {
+    const rlimit both{bytes, wire::kMostSaved};
+    ::setrlimit(RLIMIT_FSIZE, &both);
+  }
+  int file_;
 };
 
 struct Weight {
@@ -108,6 +133,9 @@ class Child {
         case Ask::kRun:
           run(in, made);
           break;
+        case Ask::kAfterLoad:
+          after_load(in, files, made);
+          break;
       }
       if (!in.ok()) throw Failed{Answer::kRefused, "a message was cut"};
       out.number(Answer::kDone);
@@ -129,6 +157,14 @@ class Child {
   template <typename T>
   using Owned = std::unique_ptr<T, void (*)(T*)>;
   using Value = Owned<ort::Value>;
+
+  struct Session {
+    std::uint64_t bytes = 0;                          // of the model and its weights
+    std::vector<std::unique_ptr<Mapped>> files = {};  // that its weights are views of
+    std::vector<Value> weights = {};
+    Owned<ort::Session> session = {nullptr, nullptr};
+    std::vector<std::string> inputs = {};
+  };
 
   Value owned(ort::Value* value) const { return {value, api_->ReleaseValue}; }
 
@@ -179,20 +215,21 @@ class Child {
     return given;
   }
 
-  void load(Unpacker& in, std::vector<int>& files) {
-    const auto id = in.number<std::uint64_t>();
-    const auto level = in.number<wire::Level>();
-    Given given = given_of(in, files);
-    Session session{.bytes = given.message.size(), .files = std::move(given.files)};
-    for (const Weight& weight : given.weights) session.bytes += weight.bytes;
-    limit_memory(session.bytes);
+  Owned<ort::SessionOptions> options_of(wire::Level level) const {
     ort::SessionOptions* made = nullptr;
     check(api_->CreateSessionOptions(&made));
-    const Owned<ort::SessionOptions> options(made, api_->ReleaseSessionOptions);
+    Owned<ort::SessionOptions> options(made, api_->ReleaseSessionOptions);
     check(api_->SetSessionGraphOptimizationLevel(made, static_cast<int>(level)));
     check(api_->SetIntraOpNumThreads(made, threads_));
     check(api_->SetSessionLogSeverityLevel(made, ort::kLogFatal));
     check(api_->DisableCpuMemArena(made));  // memory goes back after each run
+    return options;
+  }
+
+  Session made_of(Given given, ort::SessionOptions* options) const {
+    Session session{.bytes = given.message.size(), .files = std::move(given.files)};
+    for (const Weight& weight : given.weights) session.bytes += weight.bytes;
+    limit_memory(session.bytes);
     std::vector<const char*> names;
     std::vector<const ort::Value*> values;
     for (const Weight& weight : given.weights) {
@@ -200,10 +237,31 @@ class Child {
       names.push_back(weight.name.c_str());
       values.push_back(session.weights.back().get());
     }
-    if (!names.empty()) check(api_->AddExternalInitializers(made, names.data(), values.data(), names.size()));
+    if (!names.empty()) check(api_->AddExternalInitializers(options, names.data(), values.data(), names.size()));
     ort::Session* loaded = nullptr;
-    check(api_->CreateSessionFromArray(env_, given.message.data(), given.message.size(), made, &loaded));
+    check(api_->CreateSessionFromArray(env_, given.message.data(), given.message.size(), options, &loaded));
     session.session = {loaded, api_->ReleaseSession};
+    return session;
+  }
+
+  // The runtime writes to a path alone: that of a file in memory.
+  void after_load(Unpacker& in, std::vector<int>& files, Packer& out) {
+    const auto level = in.number<wire::Level>();
+    Given given = given_of(in, files);
+    const FileInMemory file;
+    const Owned<ort::SessionOptions> options = options_of(level);
+    check(api_->SetOptimizedModelFilePath(options.get(), file.path().c_str()));
+    made_of(std::move(given), options.get());
+    out.text(Mapped(::dup(file.number())).all());
+  }
+
+  void load(Unpacker& in, std::vector<int>& files) {
+    const auto id = in.number<std::uint64_t>();
+    const auto level = in.number<wire::Level>();
+    Given given = given_of(in, files);
+    const Owned<ort::SessionOptions> options = options_of(level);
+    Session session = made_of(std::move(given), options.get());
+    ort::Session* const loaded = session.session.get();
     std::size_t count = 0;
     check(api_->SessionGetInputCount(loaded, &count));
     for (std::size_t i = 0; i < count; ++i) {
@@ -377,14 +435,6 @@ class Child {
     ::setrlimit(RLIMIT_DATA, &data);
   }
 
-  struct Session {
-    std::uint64_t bytes = 0;                          // of the model and its weights
-    std::vector<std::unique_ptr<Mapped>> files = {};  // that its weights are views of
-    std::vector<Value> weights = {};
-    Owned<ort::Session> session = {nullptr, nullptr};
-    std::vector<std::string> inputs = {};
-  };
-
   const ort::Api* api_ = nullptr;
   ort::Env* env_ = nullptr;
   ort::Allocator* allocator_ = nullptr;
@@ -395,16 +445,16 @@ class Child {
   std::map<std::uint64_t, Session> sessions_;
 };
 
-// No core file, no file at all, few open ones; and an end where the parent ends.
+// No core file, no file at all unless FileInMemory allows one, few open ones; and an end where the parent ends.
 void take_limits() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const auto limit = [](auto what, rlim_t most) {
-    const rlimit both{most, most};
+  const auto limit = [](auto what, rlim_t now, rlim_t most) {
+    const rlimit both{now, most};
     ::setrlimit(what, &both);
   };
-  limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_FSIZE, 0);
-  limit(RLIMIT_NOFILE, 256);
+  limit(RLIMIT_CORE, 0, 0);
+  limit(RLIMIT_FSIZE, 0, wire::kMostSaved);
+  limit(RLIMIT_NOFILE, 256, 256);
   for (const int signal : {SIGINT, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 }
 

@@ -238,6 +238,18 @@ def test_inspect_explain_targets(bart):
     assert {"onnx", "ort-cpu"} <= set(onnx_saturate.targets())
 
 
+def test_inspect_after_load(bart):
+    """Asks the runtime that is installed beside the package."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    loaded = onnx_saturate.inspect(bart, after_load=True)["after_load"]
+    assert loaded["version"] == onnxruntime.__version__ and loaded["operators"]["com.microsoft.FusedMatMul"] == 2
+    assert "after_load" not in onnx_saturate.inspect(bart)
+    with pytest.raises(onnx_saturate.OptionError, match="after_load"):
+        onnx_saturate.inspect(bart, judge="onnxruntime")
+    with pytest.raises(onnx_saturate.Error, match="no shared library"):
+        onnx_saturate.inspect(bart, after_load=True, onnxruntime="no/such")
+
+
 def test_rule_sets(tmp_path):
     everything = onnx_saturate.RuleSet.builtin()
     assert len(everything) > 50 and "RuleSet of" in repr(everything)
