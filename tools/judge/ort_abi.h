@@ -91,7 +91,9 @@ struct Api {
   Gap<2> to_99;
   void (*ReleaseTensorTypeAndShapeInfo)(ShapeInfo*);
   void (*ReleaseSessionOptions)(SessionOptions*);
-  Gap<91> to_192;
+  Gap<29> to_130;
+  Status* (*AddSessionConfigEntry)(SessionOptions*, const char* key, const char* value);
+  Gap<61> to_192;
   Status* (*HasValue)(const Value*, int* out);
   Gap<17> to_210;
   Status* (*AddExternalInitializers)(SessionOptions*, const char* const* names, const Value* const* values, std::size_t n);
@@ -103,7 +105,7 @@ static_assert(place(offsetof(Api, DisableCpuMemArena)) == 19);
 static_assert(place(offsetof(Api, SessionGetInputName)) == 36 && place(offsetof(Api, CreateTensorAsOrtValue)) == 48);
 static_assert(place(offsetof(Api, GetTensorTypeAndShape)) == 65 && place(offsetof(Api, GetValue)) == 80);
 static_assert(place(offsetof(Api, ReleaseSessionOptions)) == 100 && place(offsetof(Api, HasValue)) == 192);
-static_assert(place(offsetof(Api, AddExternalInitializers)) == 210);
+static_assert(place(offsetof(Api, AddSessionConfigEntry)) == 130 && place(offsetof(Api, AddExternalInitializers)) == 210);
 
 struct ApiBase {
   const Api* (*GetApi)(std::uint32_t version);

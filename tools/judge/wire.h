@@ -28,11 +28,16 @@ inline constexpr bool kLimitsMemory = true;
 
 enum class Ask : std::uint8_t {
   kStart,      // library, threads -> version
-  kLoad,       // id of the session, level, message of the model, places of its large weights in the files -> nothing
+  kLoad,       // id of the session, level, purpose, message of the model, places of its large weights in the files -> nothing
   kFree,       // id of a session
   kRun,        // id of a session, inputs, names of outputs -> seconds, outputs
   kAfterLoad,  // level, message of the model, places of its large weights in the files -> message of the model that was made of it
+  // Sessions in turns: ids, names of outputs, sets of inputs with their weights, rounds and seconds at most -> whole rounds that were run,
+  // and of each round the seconds of processor time of each session, those of the sets of inputs summed by their weights.
+  kTime,
 };
+// What a session is loaded for: to be compared, with memory given back after each run, or to be timed as users run it.
+enum class Purpose : std::uint8_t { kComparing, kTiming };
 enum class Answer : std::uint8_t {
   kDone,
   kRefused,      // a message
