@@ -120,6 +120,8 @@ struct OptimizeArgs {
   std::optional<std::size_t> external_threshold;
   std::optional<std::int64_t> io_rank;
   std::vector<std::string> before, after;  // files of passes
+  std::optional<double> measure;           // seconds
+  std::string measured;                    // a file of answers
 };
 
 struct TransformArgs {
