@@ -30,6 +30,17 @@ void add_places(CLI::App* verb, OptimizeArgs& args, std::string& output_option) 
   verb->add_flag("--force", args.force, "replace OUT.onnx, or a file in the folder, though saturate did not write it");
 }
 
+void add_measure(CLI::App* verb, OptimizeArgs& args) {
+  verb->add_option("--measure", args.measure,
+                   "time the best different graphs and the original in ONNX Runtime in turns, for so many seconds at most, on the sizes of "
+                   "--cost-at and --threads; the fastest is written, and the original where nothing is faster")
+      ->type_name("SECONDS")
+      ->check([](const std::string& text) { return not_a_number_in(text, 0.001, 1e6); }, "");
+  verb->add_option("--measured", args.measured, "with --measure: read and keep here what was measured, for this model and others")
+      ->type_name("FILE.jsonl")
+      ->needs("--measure");
+}
+
 }  // namespace
 
 void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option) {
@@ -57,14 +68,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
       "write into the metadata_props of new nodes which rules made them (saturate.rules) and which nodes of the model they stand "
       "for (saturate.replaces)");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
-  verb->add_option("--measure", args.measure,
-                   "time the best different graphs and the original in ONNX Runtime in turns, for so many seconds at most, on the sizes of "
-                   "--cost-at and --threads; the fastest is written, and the original where nothing is faster")
-      ->type_name("SECONDS")
-      ->check([](const std::string& text) { return not_a_number_in(text, 0.001, 1e6); }, "");
-  verb->add_option("--measured", args.measured, "with --measure: read and keep here what was measured, for this model and others")
-      ->type_name("FILE.jsonl")
-      ->needs("--measure");
+  add_measure(verb, args);
   add_check(verb, args.check);
   verb->add_flag("--debug-rules", args.debug_rules,
                  "where verification fails, give up and tell which application of which rule brings the difference");

@@ -12,6 +12,8 @@
 #include <ctime>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 #include <utility>
 
@@ -366,10 +368,13 @@ class Child {
     // Of one thread its own time: what the process does beside it is not the model's.
     const auto clock = [of = threads_ == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID] { return seconds_by(of); };
     std::vector<std::vector<double>> rounds;
+    std::vector<std::size_t> order(sessions.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
     for (bool goes_on = !sessions.empty(); goes_on && rounds.size() < most;) {
       std::vector<double> round(sessions.size(), 0);
+      std::shuffle(order.begin(), order.end(), random_);  // what ran before leaves its traces in the caches
       for (std::size_t k = 0; k < sessions.size() && goes_on; ++k) {
-        const std::size_t turn = (rounds.size() + k) % sessions.size();
+        const std::size_t turn = order[k];
         for (const auto& [weight, given] : sets) round[turn] += weight * made_by(call_of(*sessions[turn], given, wanted), clock).second;
         goes_on = seconds_by(CLOCK_MONOTONIC) < end || k + 1 == sessions.size();
       }
@@ -519,6 +524,7 @@ class Child {
   std::int32_t threads_ = 1;
   rlim_t most_of_a_run_;
   std::map<std::uint64_t, Session> sessions_;
+  std::minstd_rand random_;  // of the order of turns
 };
 
 // No core file, no file at all unless FileInMemory allows one, few open ones; and an end where the parent ends.

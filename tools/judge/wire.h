@@ -32,8 +32,8 @@ enum class Ask : std::uint8_t {
   kFree,       // id of a session
   kRun,        // id of a session, inputs, names of outputs -> seconds, outputs
   kAfterLoad,  // level, message of the model, places of its large weights in the files -> message of the model that was made of it
-  // Sessions in turns: ids, names of outputs, sets of inputs with their weights, rounds and seconds at most -> whole rounds that were run,
-  // and of each round the seconds of processor time of each session, those of the sets of inputs summed by their weights.
+  // Sessions in turns: ids, names of outputs, sets of inputs with their weights, rounds and seconds at most -> whole rounds that were run.
+  // Of each round the seconds of processor time of each session follow, those of the sets of inputs summed by their weights.
   kTime,
 };
 // What a session is loaded for: to be compared, with memory given back after each run, or to be timed as users run it.

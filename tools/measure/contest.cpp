@@ -20,6 +20,7 @@ namespace {
 
 constexpr double kSlice = 0.5;                               // seconds between two looks at what came of it
 constexpr std::size_t kMostRounds = 400, kClearRounds = 30;  // rounds after which it ends, and where all is clear
+constexpr double kLeastSeconds = 1;                          // of a part: what disturbs the machine lasts longer than a few runs
 constexpr double kClear = 0.01;                              // width of an interval
 constexpr std::size_t kRoundsToLeave = 10;
 constexpr std::size_t kMostWeights = std::size_t{4} << 30;  // of all graphs that are loaded at once
@@ -198,13 +199,15 @@ void Contest::tell() const {
 
 absl::Status Contest::run(double share, std::size_t base) {
   const std::size_t begun = rounds_;
-  while (!is_over(share) && rounds_ < begun + kMostRounds) {
+  const double since = steady_seconds();
+  const auto took = [&] { return steady_seconds() - since >= kLeastSeconds; };
+  while (!is_over(share) && (rounds_ < begun + kMostRounds || !took())) {
     std::vector<std::size_t> numbers, places;
     for (std::size_t i = 0; i < all_.size(); ++i)
       if (all_[i].runs) numbers.push_back(all_[i].number), places.push_back(i);
     const double slice = std::min(std::max(kSlice, 2 * round_seconds_), left());
     const double begin = steady_seconds();
-    const auto made = turns_.run(numbers, inputs_, kClearRounds, slice);
+    const auto made = turns_.run(numbers, inputs_, kMostRounds, slice);
     if (!made.ok()) return made.status();
     if (!made->empty()) round_seconds_ = (steady_seconds() - begin) / static_cast<double>(made->size());
     for (const std::vector<double>& round : *made) {
@@ -215,7 +218,7 @@ absl::Status Contest::run(double share, std::size_t base) {
     tell();
     if (made->empty()) break;
     if (rounds_ - begun >= kRoundsToLeave) drop_slower(base);
-    if (rounds_ - begun >= kClearRounds && is_clear(base)) break;
+    if (took() && rounds_ - begun >= kClearRounds && is_clear(base)) break;
   }
   return absl::OkStatus();
 }
