@@ -258,10 +258,14 @@ class JudgeSession {
   absl::Status load();
   // Its id, loaded again where the process that had it is gone.
   absl::StatusOr<std::uint64_t> there();
+  // Again, before the one that is there goes.
+  absl::Status reload();
   absl::StatusOr<Ran> run(const Inputs& inputs, double seconds);
-  ~JudgeSession();
+  ~JudgeSession() { free(); }
 
  private:
+  void free();
+
   std::shared_ptr<Judge::Impl> judge_;
   std::shared_ptr<const GivenModel> model_;
   JudgeLevel level_;
@@ -307,7 +311,14 @@ absl::StatusOr<Ran> JudgeSession::run(const Inputs& inputs, double seconds) {
   return out;
 }
 
-JudgeSession::~JudgeSession() {
+absl::Status JudgeSession::reload() {
+  JudgeSession old(judge_, model_, level_, purpose_);
+  std::swap(old.id_, id_);
+  std::swap(old.generation_, generation_);
+  return load();
+}
+
+void JudgeSession::free() {
   const std::lock_guard lock(judge_->mutex);
   if (generation_ != judge_->generation || !judge_->process) return;
   wire::Packer ask;
@@ -380,6 +391,11 @@ absl::StatusOr<std::size_t> Turns::add(const Model& model) {
   if (absl::Status s = session->load(); !s.ok()) return s;
   impl_->sessions.push_back(std::move(session));
   return impl_->sessions.size() - 1;
+}
+
+absl::Status Turns::reload(std::size_t number) {
+  const std::lock_guard lock(impl_->judge->mutex);
+  return impl_->sessions[number]->reload();
 }
 
 void Turns::drop(std::size_t number) { impl_->sessions[number].reset(); }

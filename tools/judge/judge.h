@@ -42,6 +42,8 @@ class Turns {
   ~Turns();
   // Loads one; it takes and gives what the others do. Its number, from 0 on. Errors as of Judge::open.
   absl::StatusOr<std::size_t> add(const Model& model);
+  // Loads it anew: where its weights and tensors lie then makes about a percent of its time.
+  absl::Status reload(std::size_t number);
   // Unloads it; its number is not given again.
   void drop(std::size_t number);
   // Of each whole round the seconds of processor time of each of these, in their order: of the thread where there is one, else of the

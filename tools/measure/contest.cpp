@@ -172,6 +172,16 @@ void Contest::leave(std::size_t place) {
   bytes_ -= one.bytes;
 }
 
+absl::Status Contest::reload() {
+  for (const Contestant& one : all_) {
+    if (!one.runs) continue;
+    if (absl::Status s = turns_.reload(one.number); !s.ok()) return s;
+    const std::size_t number[] = {one.number};
+    if (absl::Status s = turns_.run(number, inputs_, 1, 0).status(); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 MeasuredRatio Contest::ratio(std::size_t place, std::size_t over, std::size_t from) const {
   const auto rest = [&](std::size_t i) { return std::span<const double>(all_[i].seconds).subspan(std::min(from, all_[i].seconds.size())); };
   return ratio_of(rest(place), rest(over));

@@ -34,6 +34,8 @@ class Contest {
   // Makes a graph and lets it take part, unless it is like one that does, or can't be made, loaded or run: its place among all.
   std::size_t add(Contestant contestant);
   void leave(std::size_t place);
+  // Loads anew what takes part.
+  absl::Status reload();
   // Runs those that take part in turns until `share` of the budget is over, or all is clear. Which are clearly slower than `base` leave.
   absl::Status run(double share, std::size_t base);
   bool is_over(double share = 1) const;
