@@ -47,6 +47,8 @@ struct SaveOptions {
 // refer to it, or the model being saved does. Then `<path>.2.data` is taken. What has an `origin` is written as that message with changed
 // names, types and subgraphs put in. All of these write what ready_to_write() makes of the model (model/written.h).
 absl::Status save_model(const Model& model, const std::string& path, const SaveOptions& options = {});
+// The bytes of a file of a model, as save_model() puts a model in place; it has no external data.
+absl::Status save_bytes(std::string_view bytes, const std::string& path, const SaveOptions& options = {});
 absl::StatusOr<std::string> serialize_model(const Model& model);
 // What stands for data that is left out.
 enum class LeftOutAs : std::uint8_t {

@@ -172,10 +172,10 @@ absl::Status put_model(OutputFile& file, const Destination& to, const SaveOption
   return absl::OkStatus();
 }
 
-absl::Status save_text(const Model& model, const Destination& to, const SaveOptions& options) {
+absl::Status put_bytes(std::string_view bytes, const Destination& to, const SaveOptions& options) {
   OutputFile file;
   if (absl::Status s = file.open(to, to.old ? &*to.old : nullptr); !s.ok()) return s;
-  if (absl::Status s = write_fully(file.fd(), print_model_text(model), to.path); !s.ok()) return s;
+  if (absl::Status s = write_fully(file.fd(), bytes, to.path); !s.ok()) return s;
   file.sign();
   if (absl::Status s = file.sync(); !s.ok()) return s;
   return put_model(file, to, options);
@@ -272,11 +272,16 @@ absl::Status save(const Model& model, const std::string& path, const SaveOptions
   const absl::StatusOr<std::optional<Model>> ready = ready_to_write(model);
   if (!ready.ok()) return absl::Status(ready.status().code(), fmt::format("{}: {}", path, std::string(ready.status().message())));
   const Model& written = *ready ? **ready : model;
-  if (path.ends_with(".onnxtxt")) return save_text(written, *to, options);
+  if (path.ends_with(".onnxtxt")) return put_bytes(print_model_text(written), *to, options);
   return Saver(written, *to, options).run();
 }
 
 }  // namespace
+
+absl::Status save_bytes(std::string_view bytes, const std::string& path, const SaveOptions& options) {
+  const absl::StatusOr<Destination> to = destination_of(path);
+  return to.ok() ? put_bytes(bytes, *to, options) : to.status();
+}
 
 absl::Status save_model(const Model& model, const std::string& path, const SaveOptions& options) {
   try {

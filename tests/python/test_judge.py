@@ -1,6 +1,7 @@
 """ONNX Runtime as the judge (`--judge`, `--onnxruntime`), by the command without Python; and what it found."""
 import json
 import pathlib
+from collections import Counter
 
 import numpy as np
 import onnx
@@ -90,3 +91,59 @@ def test_nodes_of_a_list_of_passes_have_names_of_their_own(tmp_path):
     names = [node.name for node in onnx.load(tmp_path / "out.onnx").graph.node if node.name]
     assert len(names) == len(set(names))
     onnxruntime.InferenceSession(tmp_path / "out.onnx")
+
+
+def saved_by_the_runtime(path, folder):
+    """Operators of the model that ONNX Runtime itself saves."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(folder / "saved.onnx")
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    nodes = onnx.load(folder / "saved.onnx").graph.node
+    return Counter(f"{node.domain}.{node.op_type}".removeprefix("ai.onnx").lstrip(".") for node in nodes if node.op_type != "Constant")
+
+
+def test_inspect_after_load_tells_what_the_runtime_makes(tmp_path):
+    """Small weights go in the message, large ones beside it."""
+    for name, columns in (("small", 8), ("large", 1 << 17)):
+        weights = tensor("w", np.ones((64, columns), np.float32))
+        nodes = [
+            helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+            helper.make_node("MatMul", ["t", "w"], ["m"]),
+            helper.make_node("Identity", ["m"], ["i"]),
+            helper.make_node("Relu", ["i"], ["y"]),
+        ]
+        model = make_model(nodes, [value("x", TensorProto.FLOAT, [64, "n"])], [value("y", TensorProto.FLOAT, ["n", columns])], [weights])
+        onnx.save(model, tmp_path / f"{name}.onnx")
+        wanted = saved_by_the_runtime(tmp_path / f"{name}.onnx", tmp_path)
+        assert wanted["com.microsoft.FusedMatMul"] == 1
+        told = json.loads(run_ok("inspect", tmp_path / f"{name}.onnx", "--after-load", "--json", *THERE).stdout)
+        assert told["operators"]["Transpose"] == 1 and told["after_load"]["operators"] == dict(wanted)
+        assert told["after_load"]["version"] == onnxruntime.__version__ and told["after_load"]["level"] == "extended"
+        lines = run_ok("inspect", tmp_path / f"{name}.onnx", "--after-load", *THERE).stdout.splitlines()
+        assert any(f"after load in ONNX Runtime {RELEASE}" in line for line in lines)
+        assert [line.split()[1:] for line in lines if line.startswith("com.microsoft.FusedMatMul")] == [["0", "1"]]
+    assert "after_load" not in json.loads(run_ok("inspect", tmp_path / "small.onnx", "--json").stdout)
+
+
+@pytest.mark.parametrize(
+    "words, status, part",
+    [
+        (("--after-load",), 5, "--onnxruntime PATH"),
+        (("--after-load", "--judge", "openvino"), 2, "onnxruntime=PATH"),
+        (("--after-load", "--onnxruntime", "no/such"), 1, "no shared library of ONNX Runtime"),
+        (("--judge", "onnxruntime"), 2, "--after-load"),
+    ],
+)
+def test_inspect_after_load_without_a_runtime_is_told_in_a_line(tmp_path, words, status, part):
+    onnx.save(relu_chain(), tmp_path / "m.onnx")
+    done = run("inspect", tmp_path / "m.onnx", *words)
+    assert done.returncode == status and part in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_inspect_after_load_of_what_the_runtime_refuses(tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["a"], name="twice"), helper.make_node("Relu", ["a"], ["y"], name="twice")]
+    onnx.save(make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 4])], [value("y", TensorProto.FLOAT, ["n", 4])]), tmp_path / "m.onnx")
+    done = run("inspect", tmp_path / "m.onnx", "--after-load", *THERE)
+    assert done.returncode == 1 and f"ONNX Runtime {RELEASE}: " in done.stderr and "same node name" in done.stderr, done.stderr

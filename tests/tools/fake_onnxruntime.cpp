@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,7 @@ struct Status {
 };
 struct SessionOptions {
   int level = 99;
+  std::string saved = {};  // where the model is saved after it is loaded
 };
 struct Session {
   std::string model;
@@ -57,6 +60,9 @@ Status* wrong(const Session& session, const std::string& where) {
     if (::write(STDERR_FILENO, kWords.data(), kWords.size()) > 0) std::abort();
   }
   while (asked(session, where + "_hangs")) ::usleep(1000);
+  if (asked(session, where + "_works"))
+    for (const std::clock_t begin = std::clock(); std::clock() - begin < CLOCKS_PER_SEC / 1000;) {
+    }
   if (asked(session, where + "_refuses")) return new Status{2, "refused\nin two lines"};
   if (asked(session, where + "_no_kernel")) return new Status{kNotImplemented, "no kernel"};
   if (asked(session, where + "_fills")) return new Status{6, "Failed to allocate memory for requested buffer of size 1"};
@@ -76,6 +82,7 @@ std::size_t bytes_of(const Value& value) {
 
 Status* create_session(const Env*, const void* model, std::size_t bytes, const SessionOptions* options, Session** out) {
   *out = new Session{std::string(static_cast<const char*>(model), bytes), options->level};
+  if (!options->saved.empty()) std::ofstream(options->saved) << (asked(**out, "saves_nonsense") ? "nonsense" : (*out)->model);
   return wrong(**out, "load");
 }
 
@@ -99,6 +106,7 @@ Api api() {
   a.CreateSessionFromArray = create_session;
   a.Run = run;
   a.CreateSessionOptions = [](SessionOptions** out) { return *out = new SessionOptions, static_cast<Status*>(nullptr); };
+  a.SetOptimizedModelFilePath = [](SessionOptions* o, const char* path) { return o->saved = path, static_cast<Status*>(nullptr); };
   a.DisableCpuMemArena = [](SessionOptions*) { return static_cast<Status*>(nullptr); };
   a.SetSessionLogSeverityLevel = [](SessionOptions*, int) { return static_cast<Status*>(nullptr); };
   a.SetSessionGraphOptimizationLevel = [](SessionOptions* o, int level) { return o->level = level, static_cast<Status*>(nullptr); };
@@ -136,6 +144,7 @@ Api api() {
   a.ReleaseValue = [](Value* v) { delete v; };
   a.ReleaseTensorTypeAndShapeInfo = [](ShapeInfo* s) { delete s; };
   a.ReleaseSessionOptions = [](SessionOptions* o) { delete o; };
+  a.AddSessionConfigEntry = [](SessionOptions*, const char*, const char*) { return static_cast<Status*>(nullptr); };
   a.HasValue = [](const Value*, int* out) { return *out = 1, static_cast<Status*>(nullptr); };
   a.AddExternalInitializers = [](SessionOptions*, const char* const*, const Value* const*, std::size_t) {
     return static_cast<Status*>(nullptr);

@@ -125,6 +125,55 @@ TEST(Judge, ADeadProcessIsFollowedByANewOne) {
   EXPECT_TRUE(alive.ok()) << alive.status();
 }
 
+TEST(Judge, TimesModelsInTurns) {
+  auto judge = Judge::start(setup());
+  ASSERT_TRUE(judge.ok()) << judge.status();
+  Turns turns = (*judge)->turns();
+  for (const char* name : {"a", "judge_run_works_any", "judge_run_refuses_any"}) ASSERT_TRUE(turns.add(identity(name)).ok());
+  EXPECT_FALSE(turns.add(identity("judge_load_refuses_any")).ok());
+  std::vector<TimedInputs> inputs(2);
+  for (TimedInputs& set : inputs) set.inputs["x"] = Tensor(DType::kFloat, {4});
+  const std::size_t both[] = {0, 1}, wrong[] = {0, 2};
+  const auto rounds = turns.run(both, inputs, 5, 60);
+  ASSERT_TRUE(rounds.ok()) << rounds.status();
+  ASSERT_EQ(rounds->size(), 5u);
+  for (const std::vector<double>& round : *rounds) EXPECT_GT(round.at(1), round.at(0)) << "one of them works for a millisecond";
+  inputs[1].weight = 1000;
+  const auto weighted = turns.run(both, inputs, 1, 60);
+  ASSERT_TRUE(weighted.ok() && weighted->size() == 1) << weighted.status();
+  EXPECT_GT(weighted->at(0).at(1), 0.5);
+  const auto over = turns.run(both, inputs, 1000, 0);
+  ASSERT_TRUE(over.ok()) << over.status();
+  EXPECT_LE(over->size(), 1u);
+  EXPECT_FALSE(turns.run(wrong, inputs, 1, 60).ok());
+  turns.drop(2);
+  EXPECT_TRUE((*judge)->opener(JudgeLevel::kAll)(identity("judge_load_dies_any")).status().code() == absl::StatusCode::kAborted);
+  EXPECT_TRUE(turns.run(both, inputs, 1, 60).ok()) << "loaded again into the process that came after";
+}
+
+TEST(Judge, GivesTheModelThatTheRuntimeMadeOfIt) {
+  auto judge = Judge::start(setup());
+  ASSERT_TRUE(judge.ok()) << judge.status();
+  const auto made = (*judge)->after_load(identity("a"));
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_EQ(made->graph.nodes.size(), 1u);
+  EXPECT_EQ(made->graph.nodes[0].op_type, "Identity");
+  EXPECT_TRUE(absl::IsFailedPrecondition((*judge)->after_load(identity("judge_saves_nonsense_2")).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument((*judge)->after_load(identity("judge_load_refuses_2")).status()));
+  EXPECT_TRUE(absl::IsAborted((*judge)->after_load(identity("judge_load_dies_2")).status()));
+  EXPECT_TRUE((*judge)->after_load(identity("a"), JudgeLevel::kAll).ok()) << "a new process took the place of the one that died";
+}
+
+TEST(Judge, SavesNoModelOfMoreThanTheRuntimeCanWrite) {
+  auto judge = Judge::start(setup());
+  ASSERT_TRUE(judge.ok()) << judge.status();
+  Model model = identity("a");
+  const Tensor weight(DType::kFloat, {std::int64_t{1} << 27});
+  for (const char* name : {"u", "v", "w", "z"}) model.graph.initializers.push_back({name, weight, nullptr});
+  const absl::Status refused = (*judge)->after_load(model).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+}
+
 TEST(Judge, LargeWeightsGoByFilesAndAreNotInTheMessage) {
   Model model = identity("a");
   model.graph.initializers.push_back({"w", Tensor(DType::kFloat, {1 << 23}), nullptr});

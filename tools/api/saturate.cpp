@@ -49,6 +49,9 @@ std::optional<Error> check_options(const Options& o) {
     return usage(fmt::format("io_rank {}: no rank that can be had; give a number from 1 to {}", *o.io_rank, kMostIoRank));
   if (!(o.memory_slack >= 0 && o.memory_slack <= 10))
     return usage(fmt::format("memory_slack {}: no share of the cost; give a number from 0 to 10", o.memory_slack));
+  if (o.measure && !(*o.measure >= 0.001 && *o.measure <= 1e6))
+    return usage(fmt::format("measure {}: no budget in seconds; give a number from 0.001 to 1000000", *o.measure));
+  if (!o.measured.empty() && !o.measure) return usage("measured: it keeps what measure finds; give measure, or leave it out");
   for (const CostAt& at : o.cost_at)
     if (!(at.weight > 0) || !std::isfinite(at.weight))
       return usage(fmt::format("cost_at: {} is no weight; give a number above 0", at.weight));
@@ -268,6 +271,32 @@ std::string RuleSet::show(std::string_view name) const { return impl_->rules.sho
 
 namespace {
 
+Expected<MeasureOptions> measure_of(const Options& o) {
+  MeasureOptions options;
+  options.seconds = *o.measure;
+  options.threads = o.threads;
+  options.seed = o.seed;
+  options.stop = o.stop;
+  auto answers = Answers::open(o.measured);
+  if (!answers.ok()) return error_of(answers.status(), "", "");
+  options.answers = *std::move(answers);
+  for (const CostAt& at : o.cost_at) options.points.push_back({at.dims, at.weight});
+  const auto add = [&](const Values& values) -> std::optional<Error> {
+    Expected<Inputs> inputs = to_internal(values);
+    if (!inputs) return inputs.error();
+    options.inputs.push_back(*std::move(inputs));
+    return std::nullopt;
+  };
+  if (o.inputs)
+    if (auto error = add(*o.inputs)) return *std::move(error);
+  for (const Values& more : o.more_inputs)
+    if (auto error = add(more)) return *std::move(error);
+  auto runtime = the_onnxruntime({o.judges, o.onnxruntime, o.installed_onnxruntime, true}, o.threads, o.abort);
+  if (!runtime.ok()) return error_of(runtime.status(), "", "");
+  options.runtime = *std::move(runtime);
+  return options;
+}
+
 Expected<Result> run_optimize(const Model& model, const Options& o) {
   Expected<Prepared> prepared = prepare(model, o);
   if (!prepared) return prepared.error();
@@ -286,11 +315,18 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
     if (!check) return check.error();
     options.check = *std::move(check);
   }
+  if (o.measure) {
+    Expected<MeasureOptions> measure = measure_of(o);
+    if (!measure) return measure.error();
+    options.measure = *std::move(measure);
+  }
   std::optional<std::vector<NotFused>> not_fused;
   if (o.not_fused)
     options.optimize.observe = [&setup = setup, &into = not_fused.emplace()](const FinishedRun& run) { see_not_fused(run, setup, into); };
   PipelineResult result = run_pipeline(input, setup, options);
   if (const std::string wrong = cost_model_error(*setup.cost); !wrong.empty()) return usage(wrong);
+  if (options.measure && !result.failure)
+    if (const absl::Status s = options.measure->answers->save(); !s.ok()) return error_of(s, "", "");
   const bool verified = result.report.verify.has_value();
   result.report.input = input.path;
   Report report(std::make_shared<const Report::Impl>(Report::Impl{std::move(result.report), std::move(not_fused)}));
@@ -396,6 +432,19 @@ Expected<Verification> verify(const Model& original, const Model& other, const O
 Expected<Difference> diff(const Model& first, const Model& second, const Options& o) {
   return guarded([&] { return run_diff(first, second, o); });
 }
+Expected<std::string> inspect_after_load(const Model& model, const Options& o) {
+  return guarded([&]() -> Expected<std::string> {
+    const saturate::Model& given = model.impl().model;
+    const auto runtime = the_onnxruntime({o.judges, o.onnxruntime, o.installed_onnxruntime, true}, o.threads, o.abort);
+    if (!runtime.ok()) return error_of(runtime.status(), "", "");
+    const auto loaded = after_load(**runtime, given);
+    if (!loaded.ok()) return error_of(loaded.status(), given.path, "");
+    nlohmann::json out = inspect_json(given.path, given);
+    out["after_load"] = to_json(*loaded);
+    return json_text(out);
+  });
+}
+
 Expected<std::string> explain(const Model& model, const Question& question, const Options& o) {
   return guarded([&] { return run_explain(model, question, o); });
 }

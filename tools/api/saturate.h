@@ -4,7 +4,8 @@
 //   const auto result = sat::optimize(*model, {.target = "ort-cpu"});
 //   if (!result || !result->model.save("out.onnx")) ...
 // Nothing here throws but std::bad_alloc (and what a caller's own function throws). Values may be used from several threads at once; a
-// Model, RuleSet or Report is a handle whose copies share one immutable state. Results don't depend on threads, time or machine.
+// Model, RuleSet or Report is a handle whose copies share one immutable state. Results don't depend on threads, time or machine, but with
+// `measure`.
 #pragma once
 
 #include <atomic>
@@ -164,7 +165,7 @@ struct Operator {
 // A finite number that isn't negative; anything else is an error. Asked once or more for every e-node, from one thread.
 using CostModel = std::function<double(const Operator&)>;
 
-// Where a run stands: lower, saturate, extract, emit, verify; of saturate, after each iteration.
+// Where a run stands: lower, saturate, extract, emit, measure, verify; of saturate, after each iteration.
 struct Progress {
   std::string stage;
   std::size_t iteration = 0, nodes = 0;  // of saturate
@@ -237,6 +238,11 @@ struct Options {
   std::vector<std::string> judges = {};
   std::string onnxruntime = {}, installed_onnxruntime = {};
 
+  // Seconds for which graphs and the original are timed in ONNX Runtime (the first of the judges) in turns, on the sizes of `cost_at` or on
+  // `inputs`; the fastest is taken, and the original where nothing is faster. `measured`: a file that keeps what was measured.
+  std::optional<double> measure = {};
+  std::string measured = {};
+
   const std::atomic<bool>* stop = nullptr;   // ends the rewriting: the best result so far
   const std::atomic<bool>* abort = nullptr;  // gives up: kInterrupted (set `stop` too)
   std::function<void(const Progress&)> progress = {};
@@ -284,6 +290,9 @@ Expected<Difference> diff(const Model& first, const Model& second, const Options
 struct Question {  // of at most one: an operator type (with or without domain), a rule, a value of the model
   std::string op = {}, rule = {}, value = {};
 };
+// JSON; the keys of `saturate inspect --json`, with `after_load`: what ONNX Runtime makes of the model when it loads it. Of the options:
+// who judges, the one runtime that is asked.
+Expected<std::string> inspect_after_load(const Model& model, const Options& options = {});
 Expected<std::string> explain(const Model& model, const Question& question = {}, const Options& options = {});
 
 // Names of the built-in targets.

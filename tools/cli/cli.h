@@ -19,6 +19,7 @@
 #include "onnx_bridge/model/model.h"
 #include "tools/generate/decoder.h"
 #include "tools/io/style.h"
+#include "tools/judge/choice.h"
 #include "tools/pipeline/failure.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/pipeline/setup.h"
@@ -119,6 +120,8 @@ struct OptimizeArgs {
   std::optional<std::size_t> external_threshold;
   std::optional<std::int64_t> io_rank;
   std::vector<std::string> before, after;  // files of passes
+  std::optional<double> measure;           // seconds
+  std::string measured;                    // a file of answers
 };
 
 struct TransformArgs {
@@ -144,7 +147,9 @@ struct SlmArgs {
 
 struct InspectArgs {
   CommonArgs common;
+  VerifyArgs check;  // the runtime that is asked
   std::string input, target = "ort-cpu";
+  bool after_load = false;
 };
 
 // Of a decoder, what is not found by itself.
@@ -340,6 +345,8 @@ const char* run_advice(const absl::Status& status);
 absl::StatusOr<DecoderNames> decoder_names(const DecoderArgs& args, const ShapeArgs& shapes);
 // The models of --encoder.
 absl::StatusOr<std::vector<Model>> load_encoders(const DecoderArgs& args);
+// What --judge, --onnxruntime and --runtime say. (The last is an older name of --judge where models are compared.)
+JudgeWords judge_words(const VerifyArgs& args);
 absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
                                              const Model& original);
 

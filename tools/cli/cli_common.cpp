@@ -307,9 +307,6 @@ absl::StatusOr<std::vector<Model>> load_encoders(const DecoderArgs& args) {
   return out;
 }
 
-namespace {
-
-// --runtime is an older name of --judge where models are compared.
 JudgeWords judge_words(const VerifyArgs& args) {
   JudgeWords words{args.judges, args.onnxruntime, "", false};
   if (const OtherRuntimes* others = args.runtime.others) {
@@ -319,8 +316,6 @@ JudgeWords judge_words(const VerifyArgs& args) {
   if (args.runtime.name != kOurRuntime) words.judges.push_back(args.runtime.name);
   return words;
 }
-
-}  // namespace
 
 absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
                                              const Model& original) {

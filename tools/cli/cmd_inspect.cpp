@@ -131,7 +131,36 @@ absl::StatusOr<Quantization> quantization_of(const Model& model, const std::stri
   return target.ok() ? quantization(model, *target) : target.status();
 }
 
+// The operators before and after, each that is in either.
+std::string after_load_table(const GraphStats& before, const AfterLoad& after) {
+  std::set<std::string> names;
+  for (const auto* stats : {&before, &after.stats})
+    for (const auto& [type, count] : stats->operators) names.insert(type);
+  const auto count_in = [](const GraphStats& stats, const std::string& type) {
+    const auto it = stats.operators.find(type);
+    return it == stats.operators.end() ? std::size_t{0} : it->second;
+  };
+  std::vector<std::vector<std::string>> rows{{"operator", "count", fmt::format("after load in {}", after.name)}};
+  for (const std::string& type : names)
+    rows.push_back({type, fmt::format("{}", count_in(before, type)), fmt::format("{}", count_in(after.stats, type))});
+  rows.push_back({"all", fmt::format("{}", before.nodes), fmt::format("{}", after.stats.nodes)});
+  return format_table(rows);
+}
+
 }  // namespace
+
+absl::StatusOr<AfterLoad> after_load(Judge& runtime, const Model& model) {
+  const absl::StatusOr<Model> loaded = runtime.after_load(model);
+  if (!loaded.ok())
+    return absl::Status(loaded.status().code(), fmt::format("{}: {}", runtime.name(), std::string(loaded.status().message())));
+  return AfterLoad{runtime.name(), runtime.version(), graph_stats(*loaded)};
+}
+
+json to_json(const AfterLoad& loaded) {
+  json out = to_json(loaded.stats);
+  out.update({{"runtime", loaded.name}, {"version", loaded.version}, {"level", "extended"}});
+  return out;
+}
 
 json inspect_json(const std::string& path, const Model& model, const std::string& target_name) {
   json opsets = json::object(), types = json::object(), functions = json::array();
@@ -162,14 +191,25 @@ int inspect_command(const InspectArgs& args) {
   absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (const auto target = load_target(args.target); !target.ok()) return fail(target.status(), "", "");
+  std::optional<AfterLoad> loaded;
+  if (args.after_load) {
+    const auto runtime = the_onnxruntime(judge_words(args.check), 1, args.common.cancel);
+    if (!runtime.ok()) return fail(runtime.status(), "", "");
+    absl::StatusOr<AfterLoad> made = after_load(**runtime, *model);
+    if (!made.ok()) return fail(made.status(), args.input, "");
+    loaded = *std::move(made);
+  }
   if (args.common.json) {
-    print_json(inspect_json(args.input, *model, args.target));
+    json out = inspect_json(args.input, *model, args.target);
+    if (loaded) out["after_load"] = to_json(*loaded);
+    print_json(out);
     return kExitOk;
   }
   if (args.common.quiet()) return kExitOk;
   print_tables(args.input, *model, graph_stats(*model));
   if (const auto quantized = quantization_of(*model, args.target); quantized.ok() && quantized->any())
     print_text("\n" + format_quantization(*quantized));
+  if (loaded) print_text("\n" + after_load_table(graph_stats(*model), *loaded));
   return kExitOk;
 }
 

@@ -68,6 +68,27 @@ void tell_data_file(const OptimizeArgs& args, const std::string& data_file, Opti
   report.warnings.push_back(fmt::format("the data is in {}, for {} is there and was not written for {}", data_file, usual, args.output));
 }
 
+// Whether the file that was read is what is to be written: it is returned byte by byte then.
+bool is_file_itself(const OptimizeArgs& args, const PipelineResult& result) {
+  const bool asked = !args.before.empty() || !args.after.empty() || !args.shapes.dims.empty() || !args.shapes.input_shapes.empty() ||
+                     args.io_rank || args.external_data || args.external_threshold;
+  bool has_data = false;
+  for_each_file_range(result.model, [&](const FileRange& range) { has_data = has_data || range.path != args.input; });
+  const auto kind = [](const std::string& path) { return std::filesystem::path(path).extension(); };
+  return result.unchanged && !asked && !has_data && args.input != kPipe && args.output != kPipe && kind(args.input) == kind(args.output);
+}
+
+RunEnd write_as_it_came(const OptimizeArgs& args) {
+  if (same_place(args.input, args.output)) return {};
+  const absl::StatusOr<std::string> bytes = read_file(args.input);
+  if (!bytes.ok()) return failed(bytes.status(), args.input);
+  SaveOptions options;
+  options.cancel = args.common.cancel;
+  const absl::Status status = save_bytes(*bytes, args.output, options);
+  if (absl::IsCancelled(status)) return failed(kExitInterrupted, args.output, "interrupted", "nothing was written");
+  return status.ok() ? RunEnd{} : failed(kExitFile, args.output, std::string(status.message()), write_advice(status));
+}
+
 RunEnd write_result(const OptimizeArgs& args, const Model& model, OptimizeReport& report, const ResultToStdout* pipe) {
   if (pipe) {
     const absl::Status status = pipe->write(model);
@@ -144,7 +165,7 @@ absl::Status check_outputs(const OptimizeArgs& args, const StageDumps& dumps) {
   if (pipe && !args.save_repro.empty()) return wrong_usage("--save-repro: name the output; a pipe is not repeated");
   if (const absl::Status s = pipe ? absl::OkStatus() : check_writable(args.output); !s.ok()) return s;
   if (const absl::Status s = args.save_repro.empty() ? absl::OkStatus() : check_repro_folder(args.save_repro); !s.ok()) return s;
-  std::vector<NamedPath> besides{{"--report", args.report}, {"--dump-egraph", args.dump_egraph}};
+  std::vector<NamedPath> besides{{"--report", args.report}, {"--dump-egraph", args.dump_egraph}, {"--measured", args.measured}};
   for (const DumpRequest& dump : dumps.requests()) besides.push_back({"--dump " + dump.stage, dump.file});
   for (const NamedPath& beside : besides)
     if (const absl::Status s = beside.path.empty() ? absl::OkStatus() : check_writable(beside.path, Into::kAnything); !s.ok()) return s;
@@ -176,6 +197,29 @@ absl::Status check_data_files(const OptimizeArgs& args, const Model& model) {
   return check_distinct({{"the result", args.output}, {"--report", args.report}, {"--dump-egraph", args.dump_egraph}}, inputs);
 }
 
+absl::StatusOr<MeasureOptions> measure_options(const OptimizeArgs& args, const Model& model, Progress& progress) {
+  MeasureOptions options;
+  options.seconds = *args.measure;
+  options.threads = args.common.threads;
+  options.seed = args.check.seed;
+  auto answers = Answers::open(args.measured);
+  if (!answers.ok()) return answers.status();
+  options.answers = *std::move(answers);
+  absl::StatusOr<std::vector<CostPoint>> points = parse_cost_points(args.saturate.cost_at);
+  if (!points.ok()) return points.status();
+  options.points = *std::move(points);
+  for (const std::string& path : args.check.inputs) {
+    absl::StatusOr<Inputs> inputs = load_inputs(path, model);
+    if (!inputs.ok()) return inputs.status();
+    options.inputs.push_back(*std::move(inputs));
+  }
+  auto runtime = the_onnxruntime(judge_words(args.check), args.common.threads, args.common.cancel);
+  if (!runtime.ok()) return runtime.status();
+  options.runtime = *std::move(runtime);
+  options.progress = [&progress](const std::string& detail, double left) { progress.stage("measure", detail, {0, 0, left}); };
+  return options;
+}
+
 absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const Model& model, Progress& progress, StageDumps& dumps) {
   PipelineOptions options;
   options.optimize = optimize_options(args.saturate, args.common);
@@ -198,6 +242,11 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
   options.strict_verify = args.strict_verify;
   options.debug_rules = args.debug_rules;
   options.abort = args.common.cancel;
+  if (args.measure && args.stop_after.empty()) {
+    absl::StatusOr<MeasureOptions> measure = measure_options(args, model, progress);
+    if (!measure.ok()) return measure.status();
+    options.measure = *std::move(measure);
+  }
   if (!options.verify) return options;
   VerifyArgs check_args = args.check;
   check_args.seconds = args.saturate.limits.seconds;
@@ -296,7 +345,10 @@ RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, Progress& progress
   if (RunEnd end = run_passes(args, run.around.after, result.model, run.around.told_after); !end.ok()) return end;
   Clock clock;
   progress.stage("save", args.output);
-  if (RunEnd end = write_result(args, result.model, report.optimize, run.pipe); !end.ok()) return end;
+  const bool itself = is_file_itself(args, result);
+  if (RunEnd end = itself ? write_as_it_came(args) : write_result(args, result.model, report.optimize, run.pipe); !end.ok()) return end;
+  if (run.options.measure)
+    if (const absl::Status status = run.options.measure->answers->save(); !status.ok()) return failed(status, "");
   report.stage_seconds.emplace_back("save", clock.lap());
   progress.clear();
   if (RunEnd end = find_difference(args, run, report.optimize, result.model); !end.ok()) return end;

@@ -155,8 +155,8 @@ std::string take_options_behind(ReduceArgs& args, const std::vector<std::string>
   args.optimize.given = given_options(*app.get_subcommands().front());
   const bool writes = !output.empty() || !args.optimize.output.empty() || !args.optimize.report.empty() ||
                       !args.optimize.dump_egraph.empty() || !args.optimize.save_repro.empty() || !args.optimize.dumps.empty() ||
-                      !args.optimize.output_dir.empty();
-  if (writes) return "behind --: runs on smaller models write no files; leave -o, --report, --dump-egraph and --save-repro out";
+                      !args.optimize.output_dir.empty() || !args.optimize.measured.empty();
+  if (writes) return "behind --: runs on smaller models write no files; leave -o, --report, --measured, --dump-egraph and --save-repro out";
   if (args.optimize.check.runtime.name != kOurRuntime)
     return "behind --: runs on smaller models have saturate's own runtime; leave --runtime out";
   if (!args.optimize.check.inputs.empty())
@@ -361,8 +361,8 @@ int shell_command(const std::string& asked, const ShellArgs& args) {
 int parse_and_run(int argc, char** argv, const OtherRuntimes* others) {
   CLI::App app;
   Everything all;
-  for (VerifyArgs* args :
-       {&all.optimize.check, &all.transform.check, &all.slm.check, &all.verify.check, &all.diff.check, &all.extract.check})
+  for (VerifyArgs* args : {&all.optimize.check, &all.transform.check, &all.slm.check, &all.verify.check, &all.diff.check,
+                           &all.extract.check, &all.inspect.check})
     args->runtime.others = others;
   for (RuntimeArgs* args : {&all.run.runtime, &all.bench.runtime}) args->others = others;
   describe(app);

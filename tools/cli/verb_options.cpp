@@ -65,6 +65,16 @@ void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what) {
       ->take_all();
 }
 
+void add_judge(CLI::App* app, VerifyArgs& args, const std::string& what) {
+  app->add_option("--judge", args.judges, what)->type_name("NAME")->expected(1)->take_all();
+  app->add_option(
+         "--onnxruntime", args.onnxruntime,
+         fmt::format("shared library of ONNX Runtime, or the folder of its package (default: the package's, or the variable {}); it "
+                     "is code, and trusted",
+                     kOnnxruntimeVariable))
+      ->type_name("PATH");
+}
+
 void add_check(CLI::App* app, VerifyArgs& args) {
   app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones; may be repeated")
       ->type_name("X.npz")
@@ -86,19 +96,9 @@ void add_check(CLI::App* app, VerifyArgs& args) {
   add_max_memory(app, args.max_memory,
                  "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
                  "times the weights for folding)");
-  app->add_option(
-         "--judge", args.judges,
-         "who judges the result: saturate, onnxruntime (in a process of its own) or onnxruntime=PATH of its shared library; may be "
-         "repeated (default: saturate, and onnxruntime where it is installed)")
-      ->type_name("NAME")
-      ->expected(1)
-      ->take_all();
-  app->add_option(
-         "--onnxruntime", args.onnxruntime,
-         fmt::format("shared library of ONNX Runtime, or the folder of its package (default: the package's, or the variable {}); it "
-                     "is code, and trusted",
-                     kOnnxruntimeVariable))
-      ->type_name("PATH");
+  add_judge(app, args,
+            "who judges the result: saturate, onnxruntime (in a process of its own) or onnxruntime=PATH of its shared library; may be "
+            "repeated (default: saturate, and onnxruntime where it is installed)");
   add_runtime(app, args.runtime, "an older name of --judge");
   for (const char* name : {"--model-check-inputs", "--input-data-path"}) app->add_option(name, args.inputs)->group("")->expected(1);
   hidden(app, "--rtol", args.rtol);

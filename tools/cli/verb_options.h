@@ -21,6 +21,8 @@ CLI::Validator hint(const std::vector<std::string>& names);
 void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true);
 void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const std::string& what);
 void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what);
+// The options that name runtimes; `what` tells what --judge is for.
+void add_judge(CLI::App* app, VerifyArgs& args, const std::string& what);
 void add_check(CLI::App* app, VerifyArgs& args);
 void add_time(CLI::App* app, std::optional<double>& seconds, const std::string& what);
 void add_bounds(CLI::App* app, RunBounds& bounds);

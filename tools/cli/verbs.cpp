@@ -30,6 +30,17 @@ void add_places(CLI::App* verb, OptimizeArgs& args, std::string& output_option) 
   verb->add_flag("--force", args.force, "replace OUT.onnx, or a file in the folder, though saturate did not write it");
 }
 
+void add_measure(CLI::App* verb, OptimizeArgs& args) {
+  verb->add_option("--measure", args.measure,
+                   "time the best different graphs and the original in ONNX Runtime in turns, for so many seconds at most, on the sizes of "
+                   "--cost-at and --threads; the fastest is written, and the original where nothing is faster")
+      ->type_name("SECONDS")
+      ->check([](const std::string& text) { return not_a_number_in(text, 0.001, 1e6); }, "");
+  verb->add_option("--measured", args.measured, "with --measure: read and keep here what was measured, for this model and others")
+      ->type_name("FILE.jsonl")
+      ->needs("--measure");
+}
+
 }  // namespace
 
 void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option) {
@@ -57,6 +68,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
       "write into the metadata_props of new nodes which rules made them (saturate.rules) and which nodes of the model they stand "
       "for (saturate.replaces)");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
+  add_measure(verb, args);
   add_check(verb, args.check);
   verb->add_flag("--debug-rules", args.debug_rules,
                  "where verification fails, give up and tell which application of which rule brings the difference");
@@ -231,8 +243,12 @@ void add_inspect(CLI::App& app, InspectArgs& inspect) {
   verb->add_option("IN.onnx", inspect.input, "the model")->required();
   verb->add_option("--target", inspect.target, "whose integer kernels are meant, a built-in target or a file (default ort-cpu)")
       ->type_name("T");
+  auto* after_load = verb->add_flag("--after-load", inspect.after_load,
+                                    "also the operators that ONNX Runtime makes of them when it loads the model, as it saves them itself");
+  add_judge(verb, inspect.check, "with --after-load: onnxruntime or onnxruntime=PATH of its shared library (default: the installed one)");
+  for (const char* option : {"--judge", "--onnxruntime"}) verb->get_option(option)->needs(after_load);
   add_common(verb, inspect.common, true, false);
-  verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json");
+  verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json\nsaturate inspect bart.onnx --after-load");
 }
 
 void add_verify(CLI::App& app, VerifyCommandArgs& verify) {

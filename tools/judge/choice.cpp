@@ -58,6 +58,18 @@ absl::Status choose_named(const JudgeWords& words, VerifyOptions& check) {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<Judge>> the_onnxruntime(const JudgeWords& words, int threads, const std::atomic<bool>* cancel) {
+  JudgeWords one = words;
+  std::erase(one.judges, kOurs);
+  if (one.judges.empty()) one.judges.emplace_back(kOnnxruntime);
+  VerifyOptions check;
+  check.threads = threads;
+  check.memory = 0;
+  check.cancel = cancel;
+  if (absl::Status s = choose_named(one, check); !s.ok()) return s;
+  return check.judges.front();
+}
+
 void take_runtime(std::vector<std::shared_ptr<Judge>>& judges, OtherRuntime& runtime) {
   if (judges.empty()) return;
   const std::shared_ptr<Judge> judge = judges.front();

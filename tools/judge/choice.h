@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "tools/verify/verify.h"
 
 namespace saturate {
@@ -21,6 +23,9 @@ struct JudgeWords {
 // line (kNotFound, kFailedPrecondition; wrong usage for words that mean nothing); where none was asked for, check.no_judge tells why there
 // is none.
 absl::Status choose_judges(const JudgeWords& words, VerifyOptions& check);
+// The one ONNX Runtime that the words name, ready; the default one where they name none. Errors as above, and wrong usage where a word
+// names another than it.
+absl::StatusOr<std::shared_ptr<Judge>> the_onnxruntime(const JudgeWords& words, int threads, const std::atomic<bool>* cancel);
 // The first of the judges as the runtime that alone runs models, without its optimizations; the others stay.
 void take_runtime(std::vector<std::shared_ptr<Judge>>& judges, OtherRuntime& runtime);
 

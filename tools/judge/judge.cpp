@@ -20,6 +20,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
+#include "onnx_bridge/file/io.h"
 #include "tools/judge/given_model.h"
 #include "tools/judge/values.h"
 
@@ -213,19 +214,62 @@ struct Judge::Impl {
 
 namespace {
 
+void pack(const GivenModel& model, wire::Packer& ask) {
+  ask.text(model.message);
+  ask.number(static_cast<std::uint64_t>(model.weights.size()));
+  for (const WeightPlace& weight : model.weights) {
+    ask.text(weight.name);
+    ask.number(static_cast<std::int32_t>(weight.dtype));
+    ask.number(static_cast<std::uint32_t>(weight.dims.size()));
+    for (const std::int64_t dim : weight.dims) ask.number(dim);
+    ask.number(weight.file);
+    ask.number(weight.offset);
+    ask.number(weight.bytes);
+  }
+}
+
+void pack(const Inputs& inputs, wire::Packer& ask) {
+  ask.number(static_cast<std::uint64_t>(inputs.size()));
+  for (const auto& [name, value] : inputs) {
+    ask.text(name);
+    pack(value, ask);
+  }
+}
+
+void pack(const std::vector<std::string>& names, wire::Packer& ask) {
+  ask.number(static_cast<std::uint64_t>(names.size()));
+  for (const std::string& name : names) ask.text(name);
+}
+
+std::vector<int> numbers_of(const GivenModel& model) {
+  std::vector<int> out;
+  for (const auto& file : model.files) out.push_back(file->number());
+  return out;
+}
+
+}  // namespace
+
 // A model that is loaded at a level; again where the process that had it is gone.
 class JudgeSession {
  public:
-  JudgeSession(std::shared_ptr<Judge::Impl> judge, std::shared_ptr<const GivenModel> model, JudgeLevel level)
-      : judge_(std::move(judge)), model_(std::move(model)), level_(level) {}
+  JudgeSession(std::shared_ptr<Judge::Impl> judge, std::shared_ptr<const GivenModel> model, JudgeLevel level,
+               wire::Purpose purpose = wire::Purpose::kComparing)
+      : judge_(std::move(judge)), model_(std::move(model)), level_(level), purpose_(purpose) {}
   absl::Status load();
+  // Its id, loaded again where the process that had it is gone.
+  absl::StatusOr<std::uint64_t> there();
+  // Again, before the one that is there goes.
+  absl::Status reload();
   absl::StatusOr<Ran> run(const Inputs& inputs, double seconds);
-  ~JudgeSession();
+  ~JudgeSession() { free(); }
 
  private:
+  void free();
+
   std::shared_ptr<Judge::Impl> judge_;
   std::shared_ptr<const GivenModel> model_;
   JudgeLevel level_;
+  wire::Purpose purpose_;
   std::uint64_t id_ = 0, generation_ = 0;  // 0: not loaded
 };
 
@@ -237,36 +281,26 @@ absl::Status JudgeSession::load() {
   ask.number(wire::Ask::kLoad);
   ask.number(id_);
   ask.number(level_);
-  ask.text(model_->message);
-  ask.number(static_cast<std::uint64_t>(model_->weights.size()));
-  for (const WeightPlace& weight : model_->weights) {
-    ask.text(weight.name);
-    ask.number(static_cast<std::int32_t>(weight.dtype));
-    ask.number(static_cast<std::uint32_t>(weight.dims.size()));
-    for (const std::int64_t dim : weight.dims) ask.number(dim);
-    ask.number(weight.file);
-    ask.number(weight.offset);
-    ask.number(weight.bytes);
-  }
-  std::vector<int> files;
-  for (const auto& file : model_->files) files.push_back(file->number());
-  return judge_->request(ask, files, judge_->patience).status();
+  ask.number(purpose_);
+  pack(*model_, ask);
+  return judge_->request(ask, numbers_of(*model_), judge_->patience).status();
+}
+
+absl::StatusOr<std::uint64_t> JudgeSession::there() {
+  if (generation_ != judge_->generation || !judge_->process)
+    if (absl::Status s = load(); !s.ok()) return s;
+  return id_;
 }
 
 absl::StatusOr<Ran> JudgeSession::run(const Inputs& inputs, double seconds) {
   const std::lock_guard lock(judge_->mutex);
-  if (generation_ != judge_->generation || !judge_->process)
-    if (absl::Status s = load(); !s.ok()) return s;
+  const absl::StatusOr<std::uint64_t> id = there();
+  if (!id.ok()) return id.status();
   wire::Packer ask;
   ask.number(wire::Ask::kRun);
-  ask.number(id_);
-  ask.number(static_cast<std::uint64_t>(inputs.size()));
-  for (const auto& [name, value] : inputs) {
-    ask.text(name);
-    pack(value, ask);
-  }
-  ask.number(static_cast<std::uint64_t>(model_->outputs.size()));
-  for (const std::string& name : model_->outputs) ask.text(name);
+  ask.number(*id);
+  pack(inputs, ask);
+  pack(model_->outputs, ask);
   const auto answer = judge_->request(ask, {}, seconds);
   if (!answer.ok()) return answer.status();
   wire::Unpacker in(*answer);
@@ -277,7 +311,14 @@ absl::StatusOr<Ran> JudgeSession::run(const Inputs& inputs, double seconds) {
   return out;
 }
 
-JudgeSession::~JudgeSession() {
+absl::Status JudgeSession::reload() {
+  JudgeSession old(judge_, model_, level_, purpose_);
+  std::swap(old.id_, id_);
+  std::swap(old.generation_, generation_);
+  return load();
+}
+
+void JudgeSession::free() {
   const std::lock_guard lock(judge_->mutex);
   if (generation_ != judge_->generation || !judge_->process) return;
   wire::Packer ask;
@@ -285,6 +326,8 @@ JudgeSession::~JudgeSession() {
   ask.number(id_);
   judge_->request(ask, {}, judge_->patience).IgnoreError();
 }
+
+namespace {
 
 bool is_program(const std::filesystem::path& path) { return ::access(path.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(path); }
 
@@ -326,6 +369,85 @@ OpenModel Judge::opener(JudgeLevel level) {
     auto given = give_model(model);
     return given.ok() ? judge->open(*std::move(given), level) : given.status();
   };
+}
+
+struct Turns::Impl {
+  std::shared_ptr<Judge::Impl> judge;
+  std::vector<std::unique_ptr<JudgeSession>> sessions = {};  // null: dropped
+  std::vector<std::string> outputs = {};
+};
+
+Turns::Turns(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Turns::Turns(Turns&&) noexcept = default;
+Turns::~Turns() = default;
+Turns Judge::turns() { return Turns(std::make_unique<Turns::Impl>(Turns::Impl{impl_})); }
+
+absl::StatusOr<std::size_t> Turns::add(const Model& model) {
+  auto given = give_model(model);
+  if (!given.ok()) return given.status();
+  impl_->outputs = (*given)->outputs;
+  auto session = std::make_unique<JudgeSession>(impl_->judge, *std::move(given), JudgeLevel::kAll, wire::Purpose::kTiming);
+  const std::lock_guard lock(impl_->judge->mutex);
+  if (absl::Status s = session->load(); !s.ok()) return s;
+  impl_->sessions.push_back(std::move(session));
+  return impl_->sessions.size() - 1;
+}
+
+absl::Status Turns::reload(std::size_t number) {
+  const std::lock_guard lock(impl_->judge->mutex);
+  return impl_->sessions[number]->reload();
+}
+
+void Turns::drop(std::size_t number) { impl_->sessions[number].reset(); }
+
+absl::StatusOr<std::vector<std::vector<double>>> Turns::run(std::span<const std::size_t> numbers, std::span<const TimedInputs> inputs,
+                                                            std::size_t rounds, double seconds) {
+  const std::lock_guard lock(impl_->judge->mutex);
+  for (const std::size_t number : numbers)  // loading one may end the process
+    if (const auto id = impl_->sessions[number]->there(); !id.ok()) return id.status();
+  wire::Packer ask;
+  ask.number(wire::Ask::kTime);
+  ask.number(static_cast<std::uint64_t>(numbers.size()));
+  for (const std::size_t number : numbers) ask.number(*impl_->sessions[number]->there());
+  pack(impl_->outputs, ask);
+  ask.number(static_cast<std::uint64_t>(inputs.size()));
+  for (const TimedInputs& set : inputs) {
+    ask.number(set.weight);
+    pack(set.inputs, ask);
+  }
+  ask.number(static_cast<std::uint64_t>(rounds));
+  ask.number(seconds);
+  const absl::StatusOr<std::string> answer = impl_->judge->request(ask, {}, seconds + impl_->judge->patience);
+  if (!answer.ok()) return answer.status();
+  wire::Unpacker in(*answer);
+  std::vector<std::vector<double>> out(std::min<std::uint64_t>(in.number<std::uint64_t>(), rounds), std::vector<double>(numbers.size()));
+  for (std::vector<double>& round : out)
+    for (double& one : round) one = in.number<double>();
+  if (!in.ok()) return absl::FailedPreconditionError("what the judge's process answered was cut");
+  return out;
+}
+
+absl::StatusOr<Model> Judge::after_load(const Model& model, JudgeLevel level) {
+  if (const std::uint64_t bytes = initializer_bytes(model.graph); bytes >= wire::kMostSaved)
+    return absl::ResourceExhaustedError(
+        fmt::format("the model has {:.1f} GB of weights, and the runtime saves none of more than 2 GB", static_cast<double>(bytes) / 1e9));
+  const auto given = give_model(model);
+  if (!given.ok()) return given.status();
+  const std::lock_guard lock(impl_->mutex);
+  if (absl::Status s = impl_->ready(); !s.ok()) return s;
+  wire::Packer ask;
+  ask.number(wire::Ask::kAfterLoad);
+  ask.number(level);
+  pack(**given, ask);
+  const absl::StatusOr<std::string> answer = impl_->request(ask, numbers_of(**given), impl_->patience);
+  if (!answer.ok()) return answer.status();
+  wire::Unpacker in(*answer);
+  const std::string_view message = in.text();
+  if (!in.ok()) return absl::FailedPreconditionError("what the judge's process answered was cut");
+  absl::StatusOr<Model> made = parse_model(message, "");
+  if (!made.ok())
+    return absl::FailedPreconditionError(fmt::format("what the runtime saved is not read: {}", std::string(made.status().message())));
+  return made;
 }
 
 std::string judge_program() {

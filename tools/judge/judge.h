@@ -5,12 +5,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "onnx_bridge/model/model.h"
 #include "tools/judge/wire.h"
+#include "tools/verify/draw_inputs.h"
 #include "tools/verify/other_runtime.h"
 
 namespace saturate {
@@ -25,6 +27,36 @@ struct JudgeSetup {
   double hang_seconds = 30;  // beyond what a run may take, see verdict.cpp
   std::size_t memory = 0;    // bytes that a run may take, beside what the process and the models do; 0: no limit of its own
   const std::atomic<bool>* cancel = nullptr;
+};
+
+// Inputs that models are timed on, and how much they count.
+struct TimedInputs {
+  Inputs inputs;
+  double weight = 1;
+};
+
+// Models that are loaded as users load them, and run in turns.
+class Turns {
+ public:
+  Turns(Turns&&) noexcept;
+  ~Turns();
+  // Loads one; it takes and gives what the others do. Its number, from 0 on. Errors as of Judge::open.
+  absl::StatusOr<std::size_t> add(const Model& model);
+  // Loads it anew: where its weights and tensors lie then makes about a percent of its time.
+  absl::Status reload(std::size_t number);
+  // Unloads it; its number is not given again.
+  void drop(std::size_t number);
+  // Of each whole round the seconds of processor time of each of these, in their order: of the thread where there is one, else of the
+  // process; of several inputs the weighted sum. Ends after so many rounds or seconds, and the run that was begun then.
+  absl::StatusOr<std::vector<std::vector<double>>> run(std::span<const std::size_t> numbers, std::span<const TimedInputs> inputs,
+                                                       std::size_t rounds, double seconds);
+
+  struct Impl;
+
+ private:
+  friend class Judge;
+  explicit Turns(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 // What a run or a load came to, where it isn't well:
@@ -54,6 +86,12 @@ class Judge : public std::enable_shared_from_this<Judge> {
   absl::StatusOr<RunOnce> open(std::shared_ptr<const GivenModel> model, JudgeLevel level);
   // The same of models that are opened once.
   OpenModel opener(JudgeLevel level);
+  // What the runtime makes of a model when it loads it at this level, as it saves it: above kExtended it also has what is for this machine
+  // alone. kResourceExhausted: with its weights it is larger than what is saved (wire::kMostSaved). kFailedPrecondition: what was saved is
+  // no model to our loader.
+  absl::StatusOr<Model> after_load(const Model& model, JudgeLevel level = JudgeLevel::kExtended);
+  // No models yet. The threads are the judge's.
+  Turns turns();
   // What loading may take.
   void set_patience(double seconds);
   double hang_seconds() const;

@@ -1,5 +1,5 @@
 // The judge's child process: loads ONNX Runtime, runs the models that it is given over a socket, and may die of them.
-// It opens no file but the library that it is told, writes none, and ends with its parent.
+// It opens no file but the library that it is told, writes none that has a name, and ends with its parent.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
+#include <ctime>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <stdexcept>
+#include <utility>
 
 #include "onnx_bridge/model/dtype_rows.h"
 #include "tools/judge/ort_abi.h"
@@ -59,10 +62,35 @@ class Mapped {
     if (!base_ || base_ == MAP_FAILED || offset > size_ || bytes > size_ - offset) throw Failed{Answer::kNotCompared, "weights are cut"};
     return static_cast<char*>(base_) + offset;
   }
+  std::string_view all() const { return {static_cast<const char*>(at(0, size_)), size_}; }
 
  private:
   void* base_ = nullptr;
   std::size_t size_ = 0;
+};
+
+// Without a name. While it lives, this process may write files.
+class FileInMemory {
+ public:
+  FileInMemory() : file_(::memfd_create("saturate-after-load", MFD_CLOEXEC)) {
+    if (file_ < 0) throw Failed{Answer::kNotCompared, "no file in memory can be had"};
+    most_written(wire::kMostSaved);
+  }
+  FileInMemory(const FileInMemory&) = delete;
+  FileInMemory& operator=(const FileInMemory&) = delete;
+  ~FileInMemory() {
+    most_written(0);
+    ::close(file_);
+  }
+  int number() const { return file_; }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
+
+ private:
+  static void most_written(rlim_t bytes) {
+    const rlimit both{bytes, wire::kMostSaved};
+    ::setrlimit(RLIMIT_FSIZE, &both);
+  }
+  int file_;
 };
 
 struct Weight {
@@ -83,6 +111,12 @@ struct Given {
 constexpr rlim_t kBeside = rlim_t{2} << 30;
 // So many times its own size a model takes: it is parsed, its graph is made, weights are folded and packed for kernels.
 constexpr rlim_t kTimesItsSize = 5;
+
+double seconds_by(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 class Child {
  public:
@@ -108,6 +142,12 @@ class Child {
         case Ask::kRun:
           run(in, made);
           break;
+        case Ask::kTime:
+          time(in, made);
+          break;
+        case Ask::kAfterLoad:
+          after_load(in, files, made);
+          break;
       }
       if (!in.ok()) throw Failed{Answer::kRefused, "a message was cut"};
       out.number(Answer::kDone);
@@ -129,6 +169,14 @@ class Child {
   template <typename T>
   using Owned = std::unique_ptr<T, void (*)(T*)>;
   using Value = Owned<ort::Value>;
+
+  struct Session {
+    std::uint64_t bytes = 0;                          // of the model and its weights
+    std::vector<std::unique_ptr<Mapped>> files = {};  // that its weights are views of
+    std::vector<Value> weights = {};
+    Owned<ort::Session> session = {nullptr, nullptr};
+    std::vector<std::string> inputs = {};
+  };
 
   Value owned(ort::Value* value) const { return {value, api_->ReleaseValue}; }
 
@@ -179,20 +227,24 @@ class Child {
     return given;
   }
 
-  void load(Unpacker& in, std::vector<int>& files) {
-    const auto id = in.number<std::uint64_t>();
-    const auto level = in.number<wire::Level>();
-    Given given = given_of(in, files);
-    Session session{.bytes = given.message.size(), .files = std::move(given.files)};
-    for (const Weight& weight : given.weights) session.bytes += weight.bytes;
-    limit_memory(session.bytes);
+  Owned<ort::SessionOptions> options_of(wire::Level level, wire::Purpose purpose) const {
     ort::SessionOptions* made = nullptr;
     check(api_->CreateSessionOptions(&made));
-    const Owned<ort::SessionOptions> options(made, api_->ReleaseSessionOptions);
+    Owned<ort::SessionOptions> options(made, api_->ReleaseSessionOptions);
     check(api_->SetSessionGraphOptimizationLevel(made, static_cast<int>(level)));
     check(api_->SetIntraOpNumThreads(made, threads_));
     check(api_->SetSessionLogSeverityLevel(made, ort::kLogFatal));
-    check(api_->DisableCpuMemArena(made));  // memory goes back after each run
+    if (purpose == wire::Purpose::kComparing)
+      check(api_->DisableCpuMemArena(made));  // memory goes back after each run
+    else                                      // threads of one session that wait for work would take the time of another
+      check(api_->AddSessionConfigEntry(made, "session.intra_op.allow_spinning", "0"));
+    return options;
+  }
+
+  Session made_of(Given given, ort::SessionOptions* options) const {
+    Session session{.bytes = given.message.size(), .files = std::move(given.files)};
+    for (const Weight& weight : given.weights) session.bytes += weight.bytes;
+    limit_memory(session.bytes);
     std::vector<const char*> names;
     std::vector<const ort::Value*> values;
     for (const Weight& weight : given.weights) {
@@ -200,10 +252,32 @@ class Child {
       names.push_back(weight.name.c_str());
       values.push_back(session.weights.back().get());
     }
-    if (!names.empty()) check(api_->AddExternalInitializers(made, names.data(), values.data(), names.size()));
+    if (!names.empty()) check(api_->AddExternalInitializers(options, names.data(), values.data(), names.size()));
     ort::Session* loaded = nullptr;
-    check(api_->CreateSessionFromArray(env_, given.message.data(), given.message.size(), made, &loaded));
+    check(api_->CreateSessionFromArray(env_, given.message.data(), given.message.size(), options, &loaded));
     session.session = {loaded, api_->ReleaseSession};
+    return session;
+  }
+
+  // The runtime writes to a path alone: that of a file in memory.
+  void after_load(Unpacker& in, std::vector<int>& files, Packer& out) {
+    const auto level = in.number<wire::Level>();
+    Given given = given_of(in, files);
+    const FileInMemory file;
+    const Owned<ort::SessionOptions> options = options_of(level, wire::Purpose::kComparing);
+    check(api_->SetOptimizedModelFilePath(options.get(), file.path().c_str()));
+    made_of(std::move(given), options.get());
+    out.text(Mapped(::dup(file.number())).all());
+  }
+
+  void load(Unpacker& in, std::vector<int>& files) {
+    const auto id = in.number<std::uint64_t>();
+    const auto level = in.number<wire::Level>();
+    const auto purpose = in.number<wire::Purpose>();
+    Given given = given_of(in, files);
+    const Owned<ort::SessionOptions> options = options_of(level, purpose);
+    Session session = made_of(std::move(given), options.get());
+    ort::Session* const loaded = session.session.get();
     std::size_t count = 0;
     check(api_->SessionGetInputCount(loaded, &count));
     for (std::size_t i = 0; i < count; ++i) {
@@ -215,36 +289,101 @@ class Child {
     sessions_.insert_or_assign(id, std::move(session));
   }
 
-  void run(Unpacker& in, Packer& out) {
+  Session& session_of(Unpacker& in) {
     const auto found = sessions_.find(in.number<std::uint64_t>());
     if (found == sessions_.end()) throw Failed{Answer::kRefused, "no such session"};
+    return found->second;
+  }
+
+  std::map<std::string, Value> inputs_of(Unpacker& in) const {
     std::map<std::string, Value> given;
     for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) {
       std::string name(in.text());
       given.emplace(std::move(name), value(in));
     }
-    std::vector<std::string> wanted;
-    for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) wanted.emplace_back(in.text());
-    if (!in.ok()) return;
+    return given;
+  }
+
+  static std::vector<std::string> names_of(Unpacker& in) {
+    std::vector<std::string> names;
+    for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) names.emplace_back(in.text());
+    return names;
+  }
+
+  // A run as the runtime takes it.
+  struct Call {
+    ort::Session* session = nullptr;
     std::vector<const char*> names, outputs;
     std::vector<const ort::Value*> values;
-    for (const std::string& name : found->second.inputs) {
+  };
+  static Call call_of(const Session& session, const std::map<std::string, Value>& given, const std::vector<std::string>& wanted) {
+    Call call{session.session.get(), {}, {}, {}};
+    for (const std::string& name : session.inputs) {
       const auto it = given.find(name);
       if (it == given.end()) continue;
-      names.push_back(name.c_str());
-      values.push_back(it->second.get());
+      call.names.push_back(name.c_str());
+      call.values.push_back(it->second.get());
     }
-    for (const std::string& name : wanted) outputs.push_back(name.c_str());
-    std::vector<ort::Value*> made(wanted.size(), nullptr);
-    const auto begin = std::chrono::steady_clock::now();
-    ort::Status* const status = api_->Run(found->second.session.get(), run_options_, names.data(), values.data(), names.size(),
-                                          outputs.data(), outputs.size(), made.data());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    for (const std::string& name : wanted) call.outputs.push_back(name.c_str());
+    return call;
+  }
+
+  // Its outputs, and the seconds by this clock.
+  template <typename Clock>
+  std::pair<std::vector<Value>, double> made_by(const Call& call, const Clock& clock) const {
+    std::vector<ort::Value*> made(call.outputs.size(), nullptr);
+    const double begin = clock();
+    ort::Status* const status = api_->Run(call.session, run_options_, call.names.data(), call.values.data(), call.names.size(),
+                                          call.outputs.data(), call.outputs.size(), made.data());
+    const double took = clock() - begin;
     std::vector<Value> owners;
     for (ort::Value* one : made) owners.push_back(owned(one));
     check(status);
-    out.number(took.count());
-    for (ort::Value* one : made) write(one, out);
+    return {std::move(owners), took};
+  }
+
+  void run(Unpacker& in, Packer& out) {
+    const Session& session = session_of(in);
+    const std::map<std::string, Value> given = inputs_of(in);
+    const std::vector<std::string> wanted = names_of(in);
+    if (!in.ok()) return;
+    const auto [made, seconds] = made_by(call_of(session, given, wanted), [] { return seconds_by(CLOCK_MONOTONIC); });
+    out.number(seconds);
+    for (const Value& one : made) write(one.get(), out);
+  }
+
+  void time(Unpacker& in, Packer& out) {
+    std::vector<const Session*> sessions;
+    for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) sessions.push_back(&session_of(in));
+    const std::vector<std::string> wanted = names_of(in);
+    std::vector<std::pair<double, std::map<std::string, Value>>> sets;
+    for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) {
+      const auto weight = in.number<double>();
+      sets.emplace_back(weight, inputs_of(in));
+    }
+    const auto most = in.number<std::uint64_t>();
+    const auto seconds = in.number<double>();
+    if (!in.ok()) return;
+    const double end = seconds_by(CLOCK_MONOTONIC) + seconds;
+    // Of one thread its own time: what the process does beside it is not the model's.
+    const auto clock = [of = threads_ == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID] { return seconds_by(of); };
+    std::vector<std::vector<double>> rounds;
+    std::vector<std::size_t> order(sessions.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    for (bool goes_on = !sessions.empty(); goes_on && rounds.size() < most;) {
+      std::vector<double> round(sessions.size(), 0);
+      std::shuffle(order.begin(), order.end(), random_);  // what ran before leaves its traces in the caches
+      for (std::size_t k = 0; k < sessions.size() && goes_on; ++k) {
+        const std::size_t turn = order[k];
+        for (const auto& [weight, given] : sets) round[turn] += weight * made_by(call_of(*sessions[turn], given, wanted), clock).second;
+        goes_on = seconds_by(CLOCK_MONOTONIC) < end || k + 1 == sessions.size();
+      }
+      if (goes_on) rounds.push_back(std::move(round));
+      goes_on = goes_on && seconds_by(CLOCK_MONOTONIC) < end;
+    }
+    out.number(static_cast<std::uint64_t>(rounds.size()));
+    for (const std::vector<double>& round : rounds)
+      for (const double one : round) out.number(one);
   }
 
   static std::vector<std::int64_t> dims_of(Unpacker& in) {
@@ -377,14 +516,6 @@ class Child {
     ::setrlimit(RLIMIT_DATA, &data);
   }
 
-  struct Session {
-    std::uint64_t bytes = 0;                          // of the model and its weights
-    std::vector<std::unique_ptr<Mapped>> files = {};  // that its weights are views of
-    std::vector<Value> weights = {};
-    Owned<ort::Session> session = {nullptr, nullptr};
-    std::vector<std::string> inputs = {};
-  };
-
   const ort::Api* api_ = nullptr;
   ort::Env* env_ = nullptr;
   ort::Allocator* allocator_ = nullptr;
@@ -393,18 +524,19 @@ class Child {
   std::int32_t threads_ = 1;
   rlim_t most_of_a_run_;
   std::map<std::uint64_t, Session> sessions_;
+  std::minstd_rand random_;  // of the order of turns
 };
 
-// No core file, no file at all, few open ones; and an end where the parent ends.
+// No core file, no file at all unless FileInMemory allows one, few open ones; and an end where the parent ends.
 void take_limits() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const auto limit = [](auto what, rlim_t most) {
-    const rlimit both{most, most};
+  const auto limit = [](auto what, rlim_t now, rlim_t most) {
+    const rlimit both{now, most};
     ::setrlimit(what, &both);
   };
-  limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_FSIZE, 0);
-  limit(RLIMIT_NOFILE, 256);
+  limit(RLIMIT_CORE, 0, 0);
+  limit(RLIMIT_FSIZE, 0, wire::kMostSaved);
+  limit(RLIMIT_NOFILE, 256, 256);
   for (const int signal : {SIGINT, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 }
 

@@ -41,7 +41,8 @@ struct Api {
   Status* (*Run)(Session*, const RunOptions*, const char* const* input_names, const Value* const* inputs, std::size_t n_inputs,
                  const char* const* output_names, std::size_t n_outputs, Value** outputs);
   Status* (*CreateSessionOptions)(SessionOptions** out);
-  Gap<8> to_19;
+  Status* (*SetOptimizedModelFilePath)(SessionOptions*, const char* path);
+  Gap<7> to_19;
   Status* (*DisableCpuMemArena)(SessionOptions*);
   Gap<2> to_22;
   Status* (*SetSessionLogSeverityLevel)(SessionOptions*, int severity);
@@ -90,18 +91,21 @@ struct Api {
   Gap<2> to_99;
   void (*ReleaseTensorTypeAndShapeInfo)(ShapeInfo*);
   void (*ReleaseSessionOptions)(SessionOptions*);
-  Gap<91> to_192;
+  Gap<29> to_130;
+  Status* (*AddSessionConfigEntry)(SessionOptions*, const char* key, const char* value);
+  Gap<61> to_192;
   Status* (*HasValue)(const Value*, int* out);
   Gap<17> to_210;
   Status* (*AddExternalInitializers)(SessionOptions*, const char* const* names, const Value* const* values, std::size_t n);
 };
 
 constexpr std::size_t place(std::size_t offset) { return offset / sizeof(void*); }
-static_assert(place(offsetof(Api, Run)) == 9 && place(offsetof(Api, DisableCpuMemArena)) == 19);
+static_assert(place(offsetof(Api, Run)) == 9 && place(offsetof(Api, SetOptimizedModelFilePath)) == 11);
+static_assert(place(offsetof(Api, DisableCpuMemArena)) == 19);
 static_assert(place(offsetof(Api, SessionGetInputName)) == 36 && place(offsetof(Api, CreateTensorAsOrtValue)) == 48);
 static_assert(place(offsetof(Api, GetTensorTypeAndShape)) == 65 && place(offsetof(Api, GetValue)) == 80);
 static_assert(place(offsetof(Api, ReleaseSessionOptions)) == 100 && place(offsetof(Api, HasValue)) == 192);
-static_assert(place(offsetof(Api, AddExternalInitializers)) == 210);
+static_assert(place(offsetof(Api, AddSessionConfigEntry)) == 130 && place(offsetof(Api, AddExternalInitializers)) == 210);
 
 struct ApiBase {
   const Api* (*GetApi)(std::uint32_t version);

@@ -16,6 +16,8 @@ namespace saturate::wire {
 inline constexpr int kSocket = 3;
 inline constexpr std::size_t kMostFiles = 16;                         // of one message
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 30;  // of one message
+// Of a model that the runtime saves with its weights in it: what protobuf writes.
+inline constexpr std::uint64_t kMostSaved = std::uint64_t{2} << 30;
 
 // Sanitizers take terabytes of addresses, of which no limit can be set.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -25,11 +27,17 @@ inline constexpr bool kLimitsMemory = true;
 #endif
 
 enum class Ask : std::uint8_t {
-  kStart,  // library, threads -> version
-  kLoad,   // id of the session, level, message of the model, places of its large weights in the files -> nothing
-  kFree,   // id of a session
-  kRun,    // id of a session, inputs, names of outputs -> seconds, outputs
+  kStart,      // library, threads -> version
+  kLoad,       // id of the session, level, purpose, message of the model, places of its large weights in the files -> nothing
+  kFree,       // id of a session
+  kRun,        // id of a session, inputs, names of outputs -> seconds, outputs
+  kAfterLoad,  // level, message of the model, places of its large weights in the files -> message of the model that was made of it
+  // Sessions in turns: ids, names of outputs, sets of inputs with their weights, rounds and seconds at most -> whole rounds that were run.
+  // Of each round the seconds of processor time of each session follow, those of the sets of inputs summed by their weights.
+  kTime,
 };
+// What a session is loaded for: to be compared, with memory given back after each run, or to be timed as users run it.
+enum class Purpose : std::uint8_t { kComparing, kTiming };
 enum class Answer : std::uint8_t {
   kDone,
   kRefused,      // a message
@@ -38,7 +46,8 @@ enum class Answer : std::uint8_t {
   kNotCompared,  // a value of a kind that is not sent; a message
 };
 enum class Kind : std::uint8_t { kAbsent, kTensor, kSequence, kOptional };
-enum class Level : std::uint8_t { kNone = 0, kAll = 99 };  // as GraphOptimizationLevel has them: ORT_DISABLE_ALL, ORT_ENABLE_ALL
+// As GraphOptimizationLevel has them: ORT_DISABLE_ALL, ORT_ENABLE_EXTENDED, ORT_ENABLE_ALL.
+enum class Level : std::uint8_t { kNone = 0, kExtended = 2, kAll = 99 };
 
 // Numbers as they lie in memory: both ends are this machine.
 class Packer {

@@ -5,6 +5,7 @@
 #include "extract/target/dies_of.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/stages.h"
+#include "tools/pipeline/variants_in_graph.h"
 
 namespace saturate {
 namespace {
@@ -102,6 +103,7 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
   task.progress("extract");
   {
     const StageTimer timer(task, "extract");
+    if (task.variant) take_variant(*grown.g, grown.lowered, *task.variant, with_all_symbols(task.options.sizes, *grown.g, sizes), options);
     auto selection = task.has_rules() ? choose_loadable(grown, options, task)
                                       : original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
     if (!selection.ok()) return selection.status();

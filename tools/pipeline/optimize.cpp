@@ -16,6 +16,8 @@
 #include "tools/pipeline/needs.h"
 #include "tools/pipeline/provenance.h"
 #include "tools/pipeline/stages.h"
+#include "tools/pipeline/target_check.h"
+#include "tools/pipeline/variants_in_graph.h"
 
 namespace saturate {
 namespace {
@@ -216,6 +218,40 @@ class Attempt {
     return cost;
   }
 
+  // Another choice, written.
+  struct Another {
+    std::unique_ptr<Chosen> chosen;
+    EmitOptions options;
+    Emitted emitted;
+  };
+  absl::StatusOr<Another> another(const Task& task, std::int64_t limit) const {
+    Another out;
+    NotComputed not_computed = not_computed_;
+    for (int tries = 0; !out.chosen || (tries < kMaxRetries && note_not_computed(*grown_, *out.chosen, not_computed)); ++tries) {
+      auto chosen = choose(*grown_, limit, not_computed, task);
+      if (!chosen.ok()) return chosen.status();
+      out.chosen = *std::move(chosen);
+    }
+    out.options = options_;
+    out.options.limit = limit;
+    if (limit != limit_) out.options.opset = task_.options.opset;
+    out.options.names = names_;
+    for (bool again = true; again;) {
+      auto emitted = emit(*grown_, *out.chosen, out.options, task);
+      if (!emitted.ok()) return emitted.status();
+      out.emitted = *std::move(emitted);
+      again = out.emitted.opsets.size() > 1 && out.options.opset != *out.emitted.opsets.rbegin();
+      if (again) out.options.opset = *out.emitted.opsets.rbegin();
+    }
+    return out;
+  }
+  void take(Another other) {
+    limit_ = other.options.limit;
+    chosen_ = std::move(other.chosen);
+    options_ = std::move(other.options);
+    emitted_ = std::move(other.emitted);
+  }
+
   const Grown& grown() const { return *grown_; }
   const Chosen& chosen() const { return *chosen_; }
   const EmitOptions& options() const { return options_; }
@@ -330,11 +366,125 @@ void note_effects(const RuleSet& rules, OptimizeReport& report) {
   }
 }
 
+// What is written as the model.
+absl::StatusOr<Model> finished(Model result, std::unordered_set<std::string>& names, const Model& model, const Task& task) {
+  if (has_bodies(result.graph)) share_initializers(result.graph, initializer_names(model.graph), names);
+  if (task.target.keep_functions) {
+    auto whole = with_functions(std::move(result), task.rules, result.opset(""));
+    if (!whole.ok()) return whole.status();
+    result = *std::move(whole);
+  }
+  if (auto s = bring_to_opset(result, task.own.kept, model.opset("")); !s.ok()) return s;
+  if (task.has_rules()) fit_ir_version(result, task.target);
+  return result;
+}
+
+// The graphs of an attempt, for whoever decides.
+class AttemptVariants : public Variants {
+ public:
+  AttemptVariants(const Model& model, const Attempt& attempt, const Task& task, const Model& cheapest)
+      : model_(model), attempt_(attempt), task_(task), cheapest_(cheapest) {}
+
+  const Model& original() const override { return model_; }
+  const Model& cheapest() const override { return cheapest_; }
+  bool has_other_opset() const override {
+    return !task_.options.opset && !task_.options.keep_opset && attempt_.limit() > model_.opset("") &&
+           cheapest_.opset("") > model_.opset("");
+  }
+
+  bool may_stay() const override {
+    if (task_.options.opset.value_or(model_.opset("")) != model_.opset("") || attempt_.limit() < model_.opset("")) return false;
+    const auto before = check_target(model_, task_.target), after = check_target(cheapest_, task_.target);
+    return before.ok() && after.ok() && before->size() <= after->size();
+  }
+  double seconds_to_make() const override {
+    double seconds = 0;
+    for (const char* stage : {"extract", "emit"})
+      if (const auto it = task_.seconds.find(stage); it != task_.seconds.end()) seconds = std::max(seconds, it->second);
+    return seconds;
+  }
+
+  std::vector<Region> regions() const override {
+    std::map<std::string, Region> all;
+    const auto usual = usual_sizes(model_);
+    visit_graphs(attempt_.grown(), attempt_.chosen(), [&](const Grown& grown, const Chosen& chosen) {
+      const CostOptions sizes = with_all_symbols(task_.options.sizes, *grown.g, usual);
+      for (auto& [name, region] : regions_of(*grown.g, grown.lowered, chosen.selection, sizes)) {
+        Region& sum = all[name];
+        sum.name = name;
+        sum.elements += region.elements;
+        sum.others.merge(region.others);
+        if (sum.signature.empty() || (sum.taken.empty() && !region.taken.empty())) sum.signature = region.signature;
+        sum.taken.merge(region.taken);
+      }
+    });
+    std::vector<Region> out;
+    for (auto& [name, region] : all) out.push_back(std::move(region));
+    std::stable_sort(out.begin(), out.end(), [](const Region& a, const Region& b) { return a.elements > b.elements; });
+    return out;
+  }
+
+  absl::StatusOr<Attempt::Another> another(const Variant& variant) const {
+    std::unique_ptr<CostModel> nodes;
+    if (variant.fewest_operators) {
+      auto loaded = load_cost_model("nodes");
+      if (!loaded.ok()) return loaded.status();
+      nodes = *std::move(loaded);
+    }
+    const Task task{task_.rules,        task_.target,  nodes ? *nodes : task_.cost, task_.options, task_.evaluator, task_.own,
+                    task_.newest_opset, task_.seconds, task_.wants_provenance,      &variant};
+    return attempt_.another(task, variant.own_opset ? model_.opset("") : attempt_.limit());
+  }
+
+  absl::StatusOr<Model> make(const Variant& variant) override {
+    if (variant.original) return model_;
+    auto made = another(variant);
+    if (!made.ok()) return made.status();
+    return finished(std::move(made->emitted.model), made->emitted.names, model_, task_);
+  }
+
+ private:
+  const Model& model_;
+  const Attempt& attempt_;
+  const Task& task_;
+  const Model& cheapest_;
+};
+
+// Takes what options.decide says. Whether it is the original.
+absl::StatusOr<bool> decide(const Model& model, Attempt& attempt, const Task& task) {
+  if (!task.options.decide || !task.has_rules()) return false;
+  std::unordered_set<std::string> names = attempt.emitted().names;
+  const absl::StatusOr<Model> cheapest = finished(attempt.emitted().model, names, model, task);
+  if (!cheapest.ok()) return cheapest.status();
+  AttemptVariants variants(model, attempt, task, *cheapest);
+  const absl::StatusOr<Variant> variant = task.options.decide(variants);
+  if (!variant.ok()) return variant.status();
+  if (variant->original) return true;
+  if (variant->is_cheapest()) return false;
+  auto made = variants.another(*variant);
+  if (!made.ok()) return made.status();
+  attempt.take(*std::move(made));
+  return false;
+}
+
 // With the rule that made the value.
 absl::Status internal_error(const WritingFault& fault, const OptimizeReport& report) {
   const auto made = std::find_if(report.made.begin(), report.made.end(), [&](const auto& m) { return m.output == fault.value; });
   const std::string rule = made == report.made.end() || made->rule.empty() ? "no rule" : fmt::format("rule {}", made->rule);
   return absl::InternalError(fmt::format("internal error: {} ({} made it); please report it with the model", fault.what, rule));
+}
+
+// The original as the result.
+OptimizeResult as_it_came(const Model& model, const Attempt& attempt, const Task& task, OptimizeResult result) {
+  OptimizeReport& report = result.report;
+  result.unchanged = true;
+  result.model = model;
+  visit_graphs(attempt.grown(), attempt.chosen(),
+               [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
+  report.cost_after = report.cost_before;
+  report.after = report.before;
+  report.needs = needs_of(report.after, runtime_of(&task.target));
+  return result;
 }
 
 }  // namespace
@@ -375,6 +525,9 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   add_runs(attempt.grown(), report);
   result.stopped = !options.stop_after.empty();
   if (result.stopped) return result;
+  const absl::StatusOr<bool> unchanged = decide(model, attempt, task);
+  if (!unchanged.ok()) return unchanged.status();
+  if (*unchanged) return as_it_came(model, attempt, task, std::move(result));
   visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
     report.cost_before += chosen.selection.cost_before;
     report.cost_after += chosen.selection.cost;
@@ -392,14 +545,9 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   EmitOptions same = attempt.options();
   same.names = emitted.names;
   add_experiments(attempt.grown(), attempt.chosen(), std::move(same), task, result);
-  if (has_bodies(result.model.graph)) share_initializers(result.model.graph, initializer_names(model.graph), emitted.names);
-  if (target.keep_functions) {
-    auto whole = with_functions(std::move(result.model), rules, result.model.opset(""));
-    if (!whole.ok()) return whole.status();
-    result.model = *std::move(whole);
-  }
-  if (auto s = bring_to_opset(result.model, own.kept, model.opset("")); !s.ok()) return s;
-  if (task.has_rules()) fit_ir_version(result.model, target);
+  auto whole = finished(std::move(result.model), emitted.names, model, task);
+  if (!whole.ok()) return whole.status();
+  result.model = *std::move(whole);
   const auto unfit = writing_fault(result.model);
   if (const auto fault = unfit ? unfit : value_fault(result.model, model)) return internal_error(*fault, report);
   report.after = graph_stats(result.model);

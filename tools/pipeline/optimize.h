@@ -18,8 +18,10 @@
 #include "rules/compile/rule_set.h"
 #include "tools/pipeline/graph_stats.h"
 #include "tools/pipeline/io_rank.h"
+#include "tools/pipeline/measured.h"
 #include "tools/pipeline/needs.h"
 #include "tools/pipeline/node_costs.h"
+#include "tools/pipeline/variants.h"
 
 namespace saturate {
 
@@ -64,7 +66,9 @@ struct OptimizeOptions {
   bool provenance = false;                                // fill OptimizeReport::provenance, also where no node has metadata_props
   bool reasons = false;                                   // e-graphs keep reasons, so that all rules behind a node are known
   bool annotate = false;                                  // write them, and what nodes stand for, into the result's metadata_props
-  bool newer_release = false;                             // also what the result would cost for a newer release: a second choice
+  Decide decide;               // where given, which of the e-graph's graphs is taken; the cheapest where it is not given
+  CostOptions sizes;           // of symbols, by which regions are told apart for it
+  bool newer_release = false;  // also what the result would cost for a newer release: a second choice
 };
 
 // A node of the result, and what it stands for.
@@ -148,6 +152,7 @@ struct OptimizeReport {
   std::vector<LeftOut> left_out;
   std::vector<NodeCost> nodes_before, nodes_after;  // of the main graph (PipelineOptions::details)
   std::vector<std::string> vanished;                // values of the original's main graph that the result has not
+  std::optional<Measured> measured;                 // where the choice was measured
   std::optional<IoRank> io_rank;                    // what became of inputs and outputs, where a rank was asked for
   std::vector<std::string> warnings;
 };
@@ -162,6 +167,7 @@ struct OptimizeResult {
   std::vector<Sample> samples;  // differ from `model` and from each other in the e-nodes they take
   std::string egraph;           // JSON, where asked for
   bool stopped = false;         // after options.stop_after: there is no model
+  bool unchanged = false;       // options.decide took the original: `model` is it
 };
 
 absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,

@@ -158,6 +158,32 @@ VerifyReport verify_with_functions(const Model& model, const Model& result, cons
 
 }  // namespace
 
+namespace {
+
+// Regions are told apart at the first of the sizes.
+void measure_in(OptimizeOptions& options, const MeasureOptions& measure, std::optional<Measured>& told) {
+  if (!measure.points.empty())
+    for (const auto& [symbol, size] : measure.points.front().symbols) options.sizes.symbols[symbol] = size;
+  options.decide = [&measure, &told, progress = options.progress](Variants& variants) {
+    if (progress) progress("measure", nullptr);
+    told.emplace();
+    return measured_choice(variants, measure, *told);
+  };
+}
+
+}  // namespace
+
+namespace {
+
+Failure failure_of(const absl::Status& status, const PipelineOptions& options) {
+  if (absl::IsCancelled(status)) return {kExitInterrupted, "interrupted", "nothing was written"};
+  if (options.measure && absl::IsUnimplemented(status))
+    return {kExitUnsupported, fmt::format("can't measure: {}", std::string(status.message())), "leave --measure out"};
+  return {kExitFile, std::string(status.message()), kModelAdvice};
+}
+
+}  // namespace
+
 PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options) {
   PipelineResult out;
   std::optional<IoRank> io;
@@ -171,17 +197,22 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
     io = *std::move(plan);
     asked = with_interface(model, *io, Interface::kAsked);
   }
-  absl::StatusOr<OptimizeResult> result = optimize(asked ? *asked : model, setup.rules, setup.target, *setup.cost, options.optimize);
+  std::optional<Measured> measured;
+  OptimizeOptions how = options.optimize;
+  if (options.measure) measure_in(how, *options.measure, measured);
+  absl::StatusOr<OptimizeResult> result = optimize(asked ? *asked : model, setup.rules, setup.target, *setup.cost, how);
   if (!result.ok()) {
-    out.failure = Failure{kExitFile, std::string(result.status().message()), kModelAdvice};
+    out.failure = failure_of(result.status(), options);
     return out;
   }
   out.stopped = result->stopped;
   if (out.stopped) return out;
   out.model = std::move(result->model);
+  out.unchanged = result->unchanged;
   out.egraph = std::move(result->egraph);
   out.report.optimize = std::move(result->report);
   out.report.optimize.risks = setup.risks;
+  out.report.optimize.measured = std::move(measured);
   out.report.optimize.io_rank = io;
   if (io) out.report.optimize.before = graph_stats(model);
   tell_inexpressible(model, out.model, setup.target, out.report.optimize);
@@ -189,6 +220,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   for (const char* stage : {"lower", "saturate", "extract", "emit"})
     if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
       out.report.stage_seconds.emplace_back(stage, it->second);
+  if (out.report.optimize.measured) out.report.stage_seconds.emplace_back("measure", out.report.optimize.measured->seconds);
   if (set(options.abort)) {
     out.failure = Failure{kExitInterrupted, "interrupted", "nothing was written"};
     return out;
@@ -217,13 +249,21 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   options.optimize.abort = given.abort;
   std::vector<OptimizeReport::LeftOut> left_out;
   std::optional<PipelineResult> failed;  // the first round
+  std::string not_measured;
   const double start = steady_seconds();
   for (int round = 0;; ++round) {
     PipelineResult result = optimize_and_verify(model, setup, options);
     for (const OptimizeReport::LeftOut& out : left_out)
       result.report.optimize.warnings.push_back(left_out_warning(out, model, options.check));
+    if (!not_measured.empty()) result.report.optimize.warnings.push_back(not_measured);
     result.report.optimize.left_out = left_out;
     if (!result.failure || result.failure->code == kExitInterrupted) return result;
+    if (result.failure->code == kExitDifferent && options.measure && !options.strict_verify) {
+      not_measured = fmt::format("what was measured as the fastest does not compute the same ({}): the predicted graph was taken",
+                                 result.report.verify->message);
+      options.measure.reset();
+      continue;
+    }
     if (result.failure->code != kExitDifferent) return failed ? *std::move(failed) : std::move(result);
     if (options.debug_rules) {
       result.failure->advice = find_culprit(model, setup, options).message;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/measure/measure.h"
 #include "tools/pipeline/failure.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/pipeline/report.h"
@@ -21,6 +22,7 @@ struct PipelineOptions {
   bool details = false;                      // the report tells of single nodes and values
   bool strict_verify = false;                // where verification fails, give up; else leave the rule out that is to blame, and go on
   bool debug_rules = false;                  // strict, and find the rule (debug_rules.h)
+  std::optional<MeasureOptions> measure;     // the graph is taken that is fastest there
   VerifyOptions check;                       // its `cancel` is `abort`
   const std::atomic<bool>* abort = nullptr;  // gives up: kExitInterrupted
 };
@@ -28,8 +30,9 @@ struct PipelineOptions {
 struct PipelineResult {
   Model model;  // not to be used where there is a failure
   WholeReport report;
-  std::string egraph;    // JSON, where options.optimize asks for it
-  bool stopped = false;  // after the stage that options.optimize names: there is no model
+  std::string egraph;      // JSON, where options.optimize asks for it
+  bool unchanged = false;  // the model is the one that came in, with the interface that was asked for
+  bool stopped = false;    // after the stage that options.optimize names: there is no model
   std::optional<Failure> failure;
 };
 

@@ -1,6 +1,7 @@
 #include "tools/pipeline/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "fmt/format.h"
@@ -161,6 +162,29 @@ json provenance_json(const std::vector<Provenance>& nodes) {
   return out;
 }
 
+// What few runs leave open is null.
+json ratio_json(const MeasuredRatio& ratio) {
+  if (!std::isfinite(ratio.high)) return nullptr;
+  return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}};
+}
+
+json measured_json(const Measured& m) {
+  json graphs = json::array();
+  for (const Measured::Graph& g : m.graphs)
+    graphs.push_back({{"graph", g.name},
+                      {"nodes", g.nodes},
+                      {"runs", g.runs},
+                      {"seconds", g.seconds},
+                      {"of_original", g.runs > 0 ? ratio_json(g.original) : json(nullptr)},
+                      {"why_not", g.why_not.empty() ? json(nullptr) : json(g.why_not)}});
+  return {{"runtime", m.runtime},       {"version", m.version},
+          {"processor", m.processor},   {"threads", m.threads},
+          {"sizes", m.sizes},           {"graphs", graphs},
+          {"taken", m.taken},           {"unchanged", m.unchanged},
+          {"remembered", m.remembered}, {"of_original", ratio_json(m.ratio)},
+          {"seconds", m.seconds},       {"budget", m.budget}};
+}
+
 json needs_json(const OptimizeReport& r) {
   json newer = nullptr;
   if (r.newer) newer = {{"release", r.newer->release}, {"cost_after", r.newer->cost}};
@@ -193,6 +217,17 @@ json run_json(const RunReport& run) {
 }
 
 }  // namespace
+
+std::string measured_text(const Measured& m) {
+  const std::string place =
+      fmt::format("in {}, {} thread{}", m.runtime, m.threads == 0 ? "all cores'" : std::to_string(m.threads), m.threads == 1 ? "" : "s");
+  const std::string how = m.remembered
+                              ? std::string("(measured before)")
+                              : fmt::format("({} graph{} timed in {})", m.timed, m.timed == 1 ? "" : "s", human_seconds(m.seconds));
+  if (m.unchanged) return fmt::format("nothing is faster than the original {} {}: it is returned unchanged", place, how);
+  if (!std::isfinite(m.ratio.high)) return fmt::format("too few runs to tell {} {}", place, how);
+  return fmt::format("{:.2f} [{:.2f}, {:.2f}] of the original {} {}", m.ratio.median, m.ratio.low, m.ratio.high, place, how);
+}
 
 std::string applied_text(const RuleStats& rule) {
   return rule.applied == rule.matches ? fmt::format("{}", rule.applied) : fmt::format("{} of {}", rule.applied, rule.matches);
@@ -363,6 +398,7 @@ json to_json(const WholeReport& report) {
           {"effects", effects},
           {"risks", r.risks},
           {"left_out", left_out},
+          {"measured", r.measured ? measured_json(*r.measured) : json(nullptr)},
           {"io_rank", r.io_rank ? io_rank_json(*r.io_rank) : json(nullptr)},
           {"needs", needs_json(r)},
           {"verified", report.verify && report.verify->status == VerifyStatus::kEqual},

@@ -33,6 +33,8 @@ std::string summary(const VerifyReport& report);
 nlohmann::json to_json(const WholeReport& report);
 nlohmann::json to_json(const VerifyReport& report);
 nlohmann::json to_json(const GraphStats& stats);
+// "measured 0.87 [0.85, 0.89] of the original in ONNX Runtime 1.31, 1 thread (12 graphs timed in 28 s)".
+std::string measured_text(const Measured& measured);
 std::string_view to_string(VerifyStatus status);
 // The rules that fired, most often first.
 std::vector<RuleStats> fired_rules(const RunReport& run);

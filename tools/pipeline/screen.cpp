@@ -171,6 +171,7 @@ std::string screen(const WholeReport& report, const Look& look) {
                             fmt::join(r.risks, ", ")));
   lines.header(report);
   lines.plain(sizes_line(r));
+  if (r.measured) lines.row("measured", measured_text(*r.measured));
   for (const std::string& warning : r.warnings) lines.row("warning", warning, Tone::kBad);
   if (r.run.stop != StopReason::kSaturated)
     lines.row("stopped", fmt::format("early: {}; what was found until then was used", to_string(r.run.stop)));

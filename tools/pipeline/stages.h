@@ -29,6 +29,7 @@ struct Task {
   std::int64_t newest_opset;               // that the target takes the model's operators in
   std::map<std::string, double>& seconds;  // by stage; grows
   bool wants_provenance = false;
+  const Variant* variant = nullptr;  // to be chosen; null: the cheapest
   // Without rules every node is written back as it came: no folding either.
   bool has_rules() const { return !rules.rules().empty() || !rules.native_rules().empty(); }
   void progress(const char* stage) const;

@@ -92,6 +92,10 @@ nb::tuple diff(const api::Model& first, const api::Model& second, const nb::dict
   return nb::make_tuple(out.equal, out.text, out.json);
 }
 
+std::string inspect_after_load(const api::Model& model, const nb::dict& options) {
+  return watched(options, [&](const api::Options& o) { return api::inspect_after_load(model, o); });
+}
+
 std::string explain(const api::Model& model, const std::string& op, const std::string& rule, const std::string& value,
                     const nb::dict& options) {
   Call call;
@@ -201,6 +205,7 @@ NB_MODULE(_core, m) {
   m.def("passes", &saturate::api::passes);
   m.def("verify", &verify);
   m.def("diff", &diff);
+  m.def("inspect_after_load", &inspect_after_load);
   m.def("explain", &explain);
   m.def("generate", &generate, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   m.def("command_line", &command_line, nb::arg(), nb::arg() = nb::dict(), nb::arg() = "");

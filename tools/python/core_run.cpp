@@ -71,6 +71,8 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "constant_cost", o.constant_cost);
   get(given, "memory_slack", o.memory_slack);
   get(given, "skip_fusions", o.skip_fusions);
+  get(given, "measure", o.measure);
+  get(given, "measured", o.measured);
   get(given, "debug_rules", o.debug_rules);
   if (given.contains("cost_at"))
     for (auto& [dims, weight] : nb::cast<std::vector<std::pair<std::map<std::string, std::int64_t>, double>>>(given["cost_at"]))

@@ -74,6 +74,7 @@ def values(folder):
         "steps": 1, "seed": 7, "memory_slack": 0.02, "time_limit": 30.0, "rtol": 1e-3, "atol": 1e-5, "approximate": True, "rescale": True,
         "keep_opset": True, "allow_empty": True, "strict_verify": True, "strict_budget": True, "debug_rules": True, "verbose": True, "verify": False,
         "within_one_step": True, "dims": {}, "input_shapes": {}, "annotate": True, "diff": True,
+        "judge": ["saturate"], "onnxruntime": None, "measure": 2.0, "measured": str(folder / "answers.jsonl"),
         "runtime": "saturate", "custom_op_library": [], "keep_functions": True, "before": [], "after": [],
     }  # fmt: skip
 
@@ -138,6 +139,9 @@ def test_the_pass_takes_every_option(olive_pass, tmp_path):
             config_of_command = {**config, "save_repro": None}
         else:
             made, config_of_command = tmp_path / "by_command.onnx", config
+        if name in ("measure", "measured"):  # what the first of them finds is what all others take
+            for settings in (config, config_of_command):
+                settings.update(measure=given["measure"], measured=given["measured"])
         if name == "strict_budget":
             config["iterations"] = config_of_command["iterations"] = 200
             config["node_limit"] = config_of_command["node_limit"] = 1000000

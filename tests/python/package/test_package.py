@@ -238,6 +238,32 @@ def test_inspect_explain_targets(bart):
     assert {"onnx", "ort-cpu"} <= set(onnx_saturate.targets())
 
 
+def test_inspect_after_load(bart):
+    """Asks the runtime that is installed beside the package."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    loaded = onnx_saturate.inspect(bart, after_load=True)["after_load"]
+    assert loaded["version"] == onnxruntime.__version__ and loaded["operators"]["com.microsoft.FusedMatMul"] == 2
+    assert "after_load" not in onnx_saturate.inspect(bart)
+    with pytest.raises(onnx_saturate.OptionError, match="after_load"):
+        onnx_saturate.inspect(bart, judge="onnxruntime")
+    with pytest.raises(onnx_saturate.Error, match="no shared library"):
+        onnx_saturate.inspect(bart, after_load=True, onnxruntime="no/such")
+
+
+def test_measure(bart, tmp_path):
+    """What is timed and kept; the answers of the first run serve the second."""
+    pytest.importorskip("onnxruntime")
+    options = {"measure": 3, "measured": tmp_path / "a.jsonl", "cost_at": {"batch": 1, "seq": 16}}
+    first, report = onnx_saturate.optimize_with_report(bart, **options)
+    told = report.to_dict()["measured"]
+    assert told["graphs"][0]["graph"] == "original" and not told["remembered"] and (tmp_path / "a.jsonl").exists()
+    again, report = onnx_saturate.optimize_with_report(bart, **options)
+    assert report.to_dict()["measured"]["remembered"] and again == first
+    for wrong in ({"measure": 0}, {"measure": float("nan")}, {"measured": "a.jsonl"}):
+        with pytest.raises(onnx_saturate.OptionError, match="measure"):
+            onnx_saturate.optimize(bart, **wrong)
+
+
 def test_rule_sets(tmp_path):
     everything = onnx_saturate.RuleSet.builtin()
     assert len(everything) > 50 and "RuleSet of" in repr(everything)

@@ -39,6 +39,7 @@ OPTIONS: tuple[Option, ...] = (
         ("save_repro", "A new folder for what repeats the run."),
         ("onnxruntime", "Shared library of ONNX Runtime, or the folder of its package (the package's)."),
         ("runtime", "An older name of judge."),
+        ("measured", "With measure: a file that keeps what was measured, for later runs."),
     ),
     *_table(
         "texts",
@@ -70,6 +71,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     *_table(
         "number",
+        ("measure", "Seconds for which graphs and the original are timed in ONNX Runtime; the fastest is taken (not measured)."),
         ("memory_slack", "How much dearer the result may be for a lower peak of memory, as a share (0)."),
         ("time_limit", "Seconds of rewriting, and again of verifying, a safety net (60)."),
     ),

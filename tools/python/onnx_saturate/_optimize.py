@@ -203,13 +203,31 @@ def verify(original: ModelLike, other: ModelLike, **options: Unpack[Options]) ->
     return Verification(equal, message, json.loads(details))
 
 
-def inspect(model: ModelLike, *, base_dir: Path | None = None) -> dict[str, Any]:
+def inspect(
+    model: ModelLike,
+    *,
+    base_dir: Path | None = None,
+    after_load: bool = False,
+    judge: str | None = None,
+    onnxruntime: Path | None = None,
+) -> dict[str, Any]:
     """What is in a model: opsets, inputs and outputs, operators, fused operators, parameters, how it is quantized.
 
     The keys are those of `saturate inspect --json`; `quantization` is None where nothing is quantized.
+    With `after_load`, the key of this name tells what ONNX Runtime makes of the model when it loads it, as it saves that itself: the
+    installed one, or the one that `judge` ("onnxruntime=PATH") or `onnxruntime` names.
     """
-    described: dict[str, Any] = json.loads(_convert.to_core(model, base_dir).inspect())
-    return described
+    core = _convert.to_core(model, base_dir)
+    if not after_load:
+        if judge is not None or onnxruntime is not None:
+            raise OptionError("judge, onnxruntime: of the runtime that after_load asks; give after_load=True")
+        return dict(json.loads(core.inspect()))
+    options: Options = {}
+    if judge is not None:
+        options["judge"] = judge
+    if onnxruntime is not None:
+        options["onnxruntime"] = onnxruntime
+    return dict(json.loads(_core.inspect_after_load(core, _core_options(options, core))))
 
 
 def explain(model: ModelLike, op: str = "", *, rule: str = "", value: str = "", **options: Unpack[Options]) -> dict[str, Any]:

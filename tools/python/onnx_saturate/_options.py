@@ -102,6 +102,11 @@ class Options(TypedDict, total=False):
     float 1e-4, double 1e-6, float16 and bfloat16 2e-2, and what rounding explains)."""
     atol: float
     """Absolute tolerance (0)."""
+    measure: float
+    """Seconds for which the best different graphs and the original are timed in ONNX Runtime in turns, on the sizes of `cost_at` or on
+    `inputs`, with `threads`; the fastest is taken, and the original where nothing is faster (not measured)."""
+    measured: str | os.PathLike[str]
+    """With `measure`: a file that keeps what was measured, for later runs of this model and of others (none)."""
     steps: int
     """Steps that quantized values may differ by when models are compared; what is computed of them may then differ by what a step of some
     makes (0)."""
@@ -297,10 +302,10 @@ def _progress(place: str, value: object) -> object:
 
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("target", "extractor", "base_dir", "onnxruntime", "runtime"), text),
+    **dict.fromkeys(("target", "extractor", "base_dir", "onnxruntime", "runtime", "measured"), text),
     **dict.fromkeys(("prefer", "skip_rules", "skip_fusions", "assume", "no_assume", "not_assumed", "custom_op_library", "judge"), texts),
     **dict.fromkeys(("iterations", "memory_limit", "max_memory", "external_data_threshold", "seed"), whole),
-    **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack"), number),
+    **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack", "measure"), number),
     **dict.fromkeys(
         ("approximate", "rescale", "within_one_step", "keep_opset", "keep_functions", "allow_empty", "verify", "annotate", "strict_verify",
          "debug_rules", "external_data"),
