@@ -16,6 +16,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/operators/canonical.h"
 
+#include "onnx_bridge/operators/op_traits.h"
 namespace saturate {
 namespace {
 
@@ -222,9 +223,12 @@ class ProblemBuilder {
     if (!is_new) return it->second;
     const UnitRole role = g_.key(node.op).role;
     if (role != UnitRole::kNone) return it->second = role == UnitRole::kPart ? 0 : unit_cost(g_, *target_, cost_, node, id);
-    const double cost = cost_.cost(g_, node, id);
-    if (is_integer_operator(g_.key(node.op)))
-      return it->second = is_original(node) ? cost : cost * (spelled_as_operators_ ? kWinsOverUnits : kLosesToUnits);
+    const double cost = target_ && !target_->node_units.empty()
+                            ? std::min(cost_.cost(g_, node, id), cost_in_channels_last(g_, cost_, node, id))
+                            : cost_.cost(g_, node, id);
+    if (const IntegerKernel* integer = integer_kernel(operator_name(g_.key(node.op).domain, g_.key(node.op).op_type)))
+      return it->second = is_original(node) ? cost : cost * price_of_new(*integer, node);
+    if (parts_signed_pair(id, node)) return it->second = cost * kPartsPair;
     return it->second = quantized_by_units_.contains(e_.find(id)) ? cost + cost_outside_unit(g_, cost_, node, id, cost) : cost;
   }
 
@@ -235,6 +239,21 @@ class ProblemBuilder {
     if (key.domain == "#") {
       if (key.op_type == kLiteralOp) return kInfinity;
       return key.op_type == kConstantOp ? cost_.constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
+  // Whether a rule moves int8 between its quantizer and its dequantizer: the runtime writes uint8, which its products are for, only where
+  // one follows the other.
+  bool parts_signed_pair(Id id, const ENode& node) const {
+    const OpKey& key = g_.key(node.op);
+    if (!target_ || target_->node_units.empty() || g_.facts(id).dtype != DType::kInt8 || g_.facts(id).constant) return false;
+    if (!has(Trait::kMovement, key) || is_original(node)) return false;
+    return std::ranges::any_of(e_.class_nodes(id), [&](NodeId n) { return g_.key(e_.node(n).op).op_type == "QuantizeLinear"; });
+  }
+
+  // How many times its cost an integer operator counts that rules make.
+  double price_of_new(const IntegerKernel& integer, const ENode& node) const {
+    const bool is_signed = g_.facts(node.children[integer.tensors.front()]).dtype == DType::kInt8;
+    return (spelled_as_operators_ ? kWinsOverUnits : kLosesToUnits) * (is_signed ? integer.if_signed : 1);
+  }
+
     }
     const bool original = is_original(node), taken = allowed(id, n, node, key);
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
@@ -354,6 +373,7 @@ class ProblemBuilder {
   std::unique_ptr<CostModel> prepared_;
   const CostModel& cost_;
   const ExtractOptions& options_;
+  static constexpr double kPartsPair = 10;  // less than a product in floats takes beside its integer kernel
   const std::shared_ptr<AskedOfNodes> asked_;
   absl::flat_hash_set<std::vector<Id>> originals_;
   bool some_must_go_ = false;     // of the model's operators: what rules make of these runs where it can

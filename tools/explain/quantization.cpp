@@ -324,7 +324,7 @@ std::string share(double part, double whole) { return whole > 0 ? fmt::format("{
 }  // namespace
 
 std::map<std::string, UnitAnswer> integer_kernels(const Model& model, const Target& target) {
-  if (target.node_units.empty() || !is_quantized(model)) return {};
+  if (!target.makes_units() || !is_quantized(model)) return {};
   const auto evaluator = make_evaluator();
   OnnxEGraph g(*evaluator);
   const auto lowered = lower(model, g, {});
