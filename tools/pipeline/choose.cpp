@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "extract/computed_twice.h"
 #include "extract/extract.h"
 #include "extract/target/coarse_units.h"
 #include "extract/target/dies_of.h"
@@ -61,8 +62,8 @@ std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
 
 namespace {
 
-// A choice that no release of ONNX Runtime dies of where it takes the model, and of which it makes no product coarser than it is spelled:
-// e-nodes that make up such a place are left out, else all that rules made.
+// A choice that no release of ONNX Runtime dies of where it takes the model, of which it makes no product coarser than it is spelled, and
+// that computes no product twice: e-nodes that make up such a place are left out, else all that rules made.
 absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& options, const Task& task) {
   constexpr int kMostRounds = 16;
   const CoarseUnits coarse(*grown.g, grown.lowered);
@@ -74,8 +75,10 @@ absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& op
     }
     const std::vector<DeadlyPlace> places = deadly_places(*grown.g, grown.lowered, *selection, task.target, options.opset_limit);
     const std::vector<CoarseUnits::Place> coarser = coarse.made_by(*selection);
-    if (places.empty() && coarser.empty()) return selection;
+    const std::vector<NodeId> twice = computed_twice(*grown.g, grown.lowered, *selection);
+    if (places.empty() && coarser.empty() && twice.empty()) return selection;
     const std::size_t before = options.left_out.size() + options.avoided.size();
+    options.left_out.insert(twice.begin(), twice.end());
     for (const DeadlyPlace& place : places)
       if (!place.made.empty()) options.left_out.insert(place.made.front());
     for (const CoarseUnits::Place& place : coarser)
