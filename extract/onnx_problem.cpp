@@ -13,10 +13,11 @@
 #include "extract/target/kernels.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
+#include "extract/target/unpacked.h"
 #include "fmt/format.h"
 #include "onnx_bridge/operators/canonical.h"
-
 #include "onnx_bridge/operators/op_traits.h"
+
 namespace saturate {
 namespace {
 
@@ -34,7 +35,8 @@ class ProblemBuilder {
         prepared_(cost.for_graph(g, options.usual_sizes)),
         cost_(prepared_ ? *prepared_ : cost),
         options_(options),
-        asked_(options.asked ? options.asked : std::make_shared<AskedOfNodes>()) {
+        asked_(options.asked ? options.asked : std::make_shared<AskedOfNodes>()),
+        unpacked_(g, target) {
     if (target && !target->border.empty()) border_.emplace(Border::of_enodes(g, lowered, *target));
     int operators = 0, dequantizers = 0;
     for (const Source& s : lowered.sources) {
@@ -207,8 +209,12 @@ class ProblemBuilder {
     const Facts& f = g_.facts(id);
     if (pinned == options_.pinned.end() && !has_constant && f.constant && f.kind == Facts::Kind::kTensor &&
         !options_.not_foldable.contains(id))
-      if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kPreferFolded, {}});
+      if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, constant_cost(*bytes) + kPreferFolded, {}});
     return out;
+  }
+
+  double constant_cost(std::size_t bytes) const {
+    return cost_.constant_cost(bytes) + options_.per_constant_byte * static_cast<double>(bytes);
   }
 
   // Whether the result's opset may have an operator; nullopt of what is not the standard's, or has no other form than its own.
@@ -221,6 +227,7 @@ class ProblemBuilder {
   double cost_of(Id id, NodeId n, const ENode& node) const {
     const auto [it, is_new] = asked_->cost.try_emplace(n);
     if (!is_new) return it->second;
+    if (unpacked_.has(node, id)) return it->second = 0;
     const UnitRole role = g_.key(node.op).role;
     if (role != UnitRole::kNone) return it->second = role == UnitRole::kPart ? 0 : unit_cost(g_, *target_, cost_, node, id);
     const double cost = target_ && !target_->node_units.empty()
@@ -232,13 +239,6 @@ class ProblemBuilder {
     return it->second = quantized_by_units_.contains(e_.find(id)) ? cost + cost_outside_unit(g_, cost_, node, id, cost) : cost;
   }
 
-  // The model's own nodes may stay where the target or the opset lacks them, and count as refused; what rules make may not, unless the
-  // opset is lowered and has them. Operators of the border may stand around what is refused, and count as such: else all around it would
-  // stay, too, as it came.
-  Price node_cost(Id id, NodeId n, const ENode& node, const OpKey& key) const {
-    if (key.domain == "#") {
-      if (key.op_type == kLiteralOp) return kInfinity;
-      return key.op_type == kConstantOp ? cost_.constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
   // Whether a rule moves int8 between its quantizer and its dequantizer: the runtime writes uint8, which its products are for, only where
   // one follows the other.
   bool parts_signed_pair(Id id, const ENode& node) const {
@@ -254,6 +254,13 @@ class ProblemBuilder {
     return (spelled_as_operators_ ? kWinsOverUnits : kLosesToUnits) * (is_signed ? integer.if_signed : 1);
   }
 
+  // The model's own nodes may stay where the target or the opset lacks them, and count as refused; what rules make may not, unless the
+  // opset is lowered and has them. Operators of the border may stand around what is refused, and count as such: else all around it would
+  // stay, too, as it came.
+  Price node_cost(Id id, NodeId n, const ENode& node, const OpKey& key) const {
+    if (key.domain == "#") {
+      if (key.op_type == kLiteralOp) return kInfinity;
+      return key.op_type == kConstantOp ? constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
     }
     const bool original = is_original(node), taken = allowed(id, n, node, key);
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
@@ -366,6 +373,7 @@ class ProblemBuilder {
   // What a rule makes is an integer operator in models of such operators, and a unit (kLosesTies in node_units.cpp) in others, though it
   // has no scale of a bias to store.
   static constexpr double kWinsOverUnits = 1 + 5e-7, kLosesToUnits = 1.05;
+  static constexpr double kPartsPair = 10;  // less than a product in floats takes beside its integer kernel
   const OnnxEGraph& g_;
   const EGraph& e_;
   const Lowered& lowered_;
@@ -373,8 +381,8 @@ class ProblemBuilder {
   std::unique_ptr<CostModel> prepared_;
   const CostModel& cost_;
   const ExtractOptions& options_;
-  static constexpr double kPartsPair = 10;  // less than a product in floats takes beside its integer kernel
   const std::shared_ptr<AskedOfNodes> asked_;
+  mutable UnpackedAtLoad unpacked_;
   absl::flat_hash_set<std::vector<Id>> originals_;
   bool some_must_go_ = false;     // of the model's operators: what rules make of these runs where it can
   std::set<DType> runs_nowhere_;  // that the model has operators of without a kernel: of these rules may make such, too

@@ -49,6 +49,8 @@ std::optional<Error> check_options(const Options& o) {
     return usage(fmt::format("io_rank {}: no rank that can be had; give a number from 1 to {}", *o.io_rank, kMostIoRank));
   if (!(o.memory_slack >= 0 && o.memory_slack <= 10))
     return usage(fmt::format("memory_slack {}: no share of the cost; give a number from 0 to 10", o.memory_slack));
+  if (o.max_growth && !(*o.max_growth >= 1 && std::isfinite(*o.max_growth)))
+    return usage(fmt::format("max_growth {}: no factor of the weights; give a number from 1", *o.max_growth));
   for (const CostAt& at : o.cost_at)
     if (!(at.weight > 0) || !std::isfinite(at.weight))
       return usage(fmt::format("cost_at: {} is no weight; give a number above 0", at.weight));
@@ -148,6 +150,7 @@ OptimizeOptions optimize_options_of(const Options& o) {
   options.keep_opset = o.keep_opset;
   options.extractor = o.extractor;
   options.memory_slack = o.memory_slack;
+  options.max_growth = o.max_growth;
   std::set<std::string> sized;
   for (const CostAt& at : o.cost_at)
     for (const auto& [name, size] : at.dims) sized.insert(name);
