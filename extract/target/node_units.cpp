@@ -46,8 +46,8 @@ namespace {
 
 // At equal cost the integer operator itself is taken.
 constexpr double kLosesTies = 1 + 1e-6;
-// Of a product and its bias, to the one operator that says both: two tables of times differ by more than the bias takes.
-constexpr double kLosesToOne = 1.1;
+// A product and its bias are written as the one operator that the runtime makes of them; more than the price of an attribute of that.
+constexpr double kLosesToOne = 1 + 1e-3;
 // An operator leaves its unit where that is cheaper by this share at least. Of products with weights, times in integers hang most on the
 // machine: on its instructions for products of bytes.
 constexpr double kDoubt = 0.2, kDoubtOfProduct = 1;
@@ -147,8 +147,15 @@ class UnitFinder {
     }
   }
 
-  // The runtime writes uint8 for int8 between quantizers.
-  static bool is_byte(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kUint8; }
+  // The runtime writes uint8 for int8 between a QuantizeLinear and a DequantizeLinear, so that these are one type in the end.
+  bool becomes_uint8(Id first, DType from, Id last, DType to) const {
+    const bool bytes = (from == DType::kUint8 && to == DType::kInt8) || (from == DType::kInt8 && to == DType::kUint8);
+    if (!bytes) return false;
+    if (from == DType::kInt8)
+      return std::ranges::any_of(e_.class_nodes(e_.find(first)),
+                                 [&](NodeId n) { return is_operator(g_.key(e_.node(n).op), "QuantizeLinear"); });
+    return std::ranges::any_of(e_.class_users(last), [&](NodeId n) { return is_operator(g_.key(e_.node(n).op), "DequantizeLinear"); });
+  }
 
   bool absent(Id id) const { return id == kNone || g_.facts(id).kind == Facts::Kind::kAbsent; }
 
@@ -213,7 +220,7 @@ class UnitFinder {
       if (!is_operator(g_.key(quantize.op), "QuantizeLinear") || e_.find(quantize.children[0]) != id) continue;
       const Id last = e_.find(e_.class_of(user));
       const DType from = g_.facts(dequantize.children[0]).dtype, to = g_.facts(last).dtype;
-      if (to != from && !(is_byte(to) && is_byte(from))) {
+      if (to != from && !becomes_uint8(dequantize.children[0], from, last, to)) {
         missed = {Missing::kResultDtype, f.unit, 0, to, from};
       } else if (f.unit->same_parameters && !same_parameters(quantize, dequantize)) {
         missed = {Missing::kParameters, f.unit};
@@ -392,16 +399,36 @@ NodeId joined_product(const OnnxEGraph& g, const ENode& part) {
   return kNone;
 }
 
+// What the kernel of the one operator costs that the runtime makes of a product and an Add, where these are matrices; else 0: a Reshape
+// stands around it then, and the product's own kernel says what it costs.
+double joined_cost(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& product, const ENode& add, Id id) {
+  const EGraph& e = g.egraph();
+  if (!g.facts(id).shape || g.facts(id).rank() != 2) return 0;
+  std::vector<Id> inputs;
+  for (const Id child : product.children) {
+    const NodeId part = part_of(g, child);
+    inputs.push_back(part == kNone ? child : e.node(part).children[0]);
+  }
+  for (const Id child : add.children)
+    if (part_of(g, child) == kNone) inputs.push_back(child);
+  for (const JoinedAtLoad& join : target.joins)
+    for (const NodeUnit& unit : target.node_units)
+      if (join.op == g.key(product.op).op_type && unit.quantized && unit.operators.contains(join.becomes))
+        return cost.cost_as(g, {unit.becomes, {}}, inputs, id);
+  return 0;
+}
+
 }  // namespace
 
 double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& last, Id id) {
   const EGraph& e = g.egraph();
   const bool quantized = g.key(last.op).op_type == "QuantizeLinear";
   ENode op = quantized ? e.node(part_of(g, last.children[0])) : last;
-  const NodeId product = joined_product(g, op);
-  if (product != kNone) op = e.node(product);
-  // As one operator it is better written where the runtime needs no Reshape around that.
-  const double loses = product != kNone && g.facts(id).shape && g.facts(id).rank() == 2 ? kLosesToOne : kLosesTies;
+  if (const NodeId product = joined_product(g, op); product != kNone) {
+    const double kernel = joined_cost(g, target, cost, e.node(product), op, id);
+    if (kernel > 0) return kernel * kLosesToOne;
+    op = e.node(product);
+  }
   const OpKey& key = g.key(op.op);
   const std::string name = operator_name(key.domain, key.op_type);
   std::vector<Id> inputs;  // the integers
@@ -416,7 +443,7 @@ double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cos
     OtherOperator as{unit.becomes.empty() ? name : unit.becomes, key.attributes};
     as.attributes.insert(as.attributes.end(), unit.kernel_attributes.begin(), unit.kernel_attributes.end());
     const double kernel = cost.cost_as(g, as, inputs, id);
-    if (kernel > 0) return kernel * loses;
+    if (kernel > 0) return kernel * kLosesTies;
   }
   return cost.cost(g, op, quantized ? e.find(last.children[0]) : id) * kLosesTies;
 }
