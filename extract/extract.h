@@ -32,7 +32,8 @@ struct ExtractOptions {
   int improvement_rounds = 8;        // of local search over DAG cost, from the model's own graph
   std::string extractor = "search";  // of extract/solve/extractors.h; its choice is taken where it costs less
   double extractor_seconds = 10;
-  double memory_slack = 0;  // share of the cost that may be given away for less memory at the peak (extract/peak_memory.h)
+  double per_constant_byte = 0;  // of the cost, what each byte of constants counts beside what the cost model says of it
+  double memory_slack = 0;       // share of the cost that may be given away for less memory at the peak (extract/peak_memory.h)
   std::map<std::string, std::int64_t> usual_sizes;  // of symbolic dims, where the user gives none
   std::shared_ptr<AskedOfNodes> asked = nullptr;    // remembered from call to call, where given
 };

@@ -14,8 +14,10 @@
 #include "extract/target/load_fusions.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
+#include "extract/target/unpacked.h"
 #include "fmt/format.h"
 #include "onnx_bridge/operators/canonical.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 namespace {
@@ -34,7 +36,8 @@ class ProblemBuilder {
         prepared_(cost.for_graph(g, options.usual_sizes)),
         cost_(prepared_ ? *prepared_ : cost),
         options_(options),
-        asked_(options.asked ? options.asked : std::make_shared<AskedOfNodes>()) {
+        asked_(options.asked ? options.asked : std::make_shared<AskedOfNodes>()),
+        unpacked_(g, target) {
     if (target && !target->border.empty()) border_.emplace(Border::of_enodes(g, lowered, *target));
     int operators = 0, dequantizers = 0;
     for (const Source& s : lowered.sources) {
@@ -227,7 +230,7 @@ class ProblemBuilder {
     const Facts& f = g_.facts(id);
     if (pinned == options_.pinned.end() && !has_constant && f.constant && f.kind == Facts::Kind::kTensor &&
         !options_.not_foldable.contains(id))
-      if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kPreferFolded, {}});
+      if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, constant_cost(*bytes) + kPreferFolded, {}});
     return out;
   }
 
@@ -255,6 +258,10 @@ class ProblemBuilder {
     return price;
   }
 
+  double constant_cost(std::size_t bytes) const {
+    return cost_.constant_cost(bytes) + options_.per_constant_byte * static_cast<double>(bytes);
+  }
+
   // Whether the result's opset may have an operator; nullopt of what is not the standard's, or has no other form than its own.
   std::optional<bool> standard_in_limit(Id id, NodeId n, const ENode& node) const {
     const OpKey& key = g_.key(node.op);
@@ -265,12 +272,31 @@ class ProblemBuilder {
   double cost_of(Id id, NodeId n, const ENode& node) const {
     const auto [it, is_new] = asked_->cost.try_emplace(n);
     if (!is_new) return it->second;
+    if (unpacked_.has(node, id)) return it->second = 0;
     const UnitRole role = g_.key(node.op).role;
     if (role != UnitRole::kNone) return it->second = role == UnitRole::kPart ? 0 : unit_cost(g_, *target_, cost_, node, id);
-    const double cost = cost_.cost(g_, node, id);
-    if (is_integer_operator(g_.key(node.op)))
-      return it->second = is_original(node) ? cost : cost * (spelled_as_operators_ ? kWinsOverUnits : kLosesToUnits);
+    const double cost = target_ && !target_->node_units.empty()
+                            ? std::min(cost_.cost(g_, node, id), cost_in_channels_last(g_, cost_, node, id))
+                            : cost_.cost(g_, node, id);
+    if (const IntegerKernel* integer = integer_kernel(operator_name(g_.key(node.op).domain, g_.key(node.op).op_type)))
+      return it->second = is_original(node) ? cost : cost * price_of_new(*integer, node);
+    if (parts_signed_pair(id, node)) return it->second = cost * kPartsPair;
     return it->second = quantized_by_units_.contains(e_.find(id)) ? cost + cost_outside_unit(g_, cost_, node, id, cost) : cost;
+  }
+
+  // Whether a rule moves int8 between its quantizer and its dequantizer: the runtime writes uint8, which its products are for, only where
+  // one follows the other.
+  bool parts_signed_pair(Id id, const ENode& node) const {
+    const OpKey& key = g_.key(node.op);
+    if (!target_ || target_->node_units.empty() || g_.facts(id).dtype != DType::kInt8 || g_.facts(id).constant) return false;
+    if (!has(Trait::kMovement, key) || is_original(node)) return false;
+    return std::ranges::any_of(e_.class_nodes(id), [&](NodeId n) { return g_.key(e_.node(n).op).op_type == "QuantizeLinear"; });
+  }
+
+  // How many times its cost an integer operator counts that rules make.
+  double price_of_new(const IntegerKernel& integer, const ENode& node) const {
+    const bool is_signed = target_ && target_->makes_units() && g_.facts(node.children[integer.tensors.front()]).dtype == DType::kInt8;
+    return (spelled_as_operators_ ? kWinsOverUnits : kLosesToUnits) * (is_signed ? integer.if_signed : 1);
   }
 
   // The model's own nodes may stay where the target or the opset lacks them, and count as refused; what rules make may not, unless the
@@ -279,7 +305,7 @@ class ProblemBuilder {
   Price node_cost(Id id, NodeId n, const ENode& node, const OpKey& key) const {
     if (key.domain == "#") {
       if (key.op_type == kLiteralOp) return kInfinity;
-      return key.op_type == kConstantOp ? cost_.constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
+      return key.op_type == kConstantOp ? constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
     }
     const bool original = is_original(node), taken = allowed(id, n, node, key);
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
@@ -389,11 +415,12 @@ class ProblemBuilder {
   // At equal cost the model's own nodes stay, and computed constants are written only where that saves something.
   static constexpr Id kBlockerBase = Id{1} << 31;  // above any class id
   static constexpr double kPreferOriginal = 1e-9, kPreferFolded = 1e-10, kFragile = 1e-8;
-  // What a rule makes is an integer operator in models of such operators, and a unit (kLosesTies in node_units.cpp) in others, though it
-  // has no scale of a bias to store.
   // What the runtime would fuse is written as one operator where there is one: it says what it is, and other runtimes have it, too.
   static constexpr double kLosesToFused = 1 + 1e-3;
+  // What a rule makes is an integer operator in models of such operators, and a unit (kLosesTies in node_units.cpp) in others, though it
+  // has no scale of a bias to store.
   static constexpr double kWinsOverUnits = 1 + 5e-7, kLosesToUnits = 1.05;
+  static constexpr double kPartsPair = 10;  // less than a product in floats takes beside its integer kernel
   const OnnxEGraph& g_;
   const EGraph& e_;
   const Lowered& lowered_;
@@ -402,6 +429,7 @@ class ProblemBuilder {
   const CostModel& cost_;
   const ExtractOptions& options_;
   const std::shared_ptr<AskedOfNodes> asked_;
+  mutable UnpackedAtLoad unpacked_;
   absl::flat_hash_set<std::vector<Id>> originals_;
   bool some_must_go_ = false;     // of the model's operators: what rules make of these runs where it can
   std::set<DType> runs_nowhere_;  // that the model has operators of without a kernel: of these rules may make such, too

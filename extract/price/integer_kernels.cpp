@@ -6,21 +6,24 @@
 namespace saturate {
 namespace {
 
+// Measured with AVX2 at 1 to 128 rows: 5 to 24 times.
+constexpr double kSignedBytes = 6;
+
 // By name.
 const std::array<IntegerKernel, 18>& kernels() {
   static const std::array<IntegerKernel, 18> all{{
-      {"ConvInteger", "Conv", {0, 1}},
-      {"MatMulInteger", "MatMul", {0, 1}},
-      {"QLinearConv", "Conv", {0, 3, 8}},
-      {"QLinearMatMul", "MatMul", {0, 3}},
+      {"ConvInteger", "Conv", {0, 1}, 0, kSignedBytes},
+      {"MatMulInteger", "MatMul", {0, 1}, 0, kSignedBytes},
+      {"QLinearConv", "Conv", {0, 3, 8}, 0, kSignedBytes},
+      {"QLinearMatMul", "MatMul", {0, 3}, 0, kSignedBytes},
       {"com.microsoft::DynamicQuantizeMatMul", "MatMul", {0, 1, 4}},
-      {"com.microsoft::MatMulIntegerToFloat", "MatMul", {0, 1, 6}},
+      {"com.microsoft::MatMulIntegerToFloat", "MatMul", {0, 1, 6}, 0, kSignedBytes},
       {"com.microsoft::MatMulNBits", "MatMul", {0}},
-      {"com.microsoft::QGemm", "Gemm", {0, 3, 6}},
+      {"com.microsoft::QGemm", "Gemm", {0, 3, 6}, 0, kSignedBytes},
       {"com.microsoft::QLinearAdd", "Add", {0, 3}},
       {"com.microsoft::QLinearAveragePool", "AveragePool", {0}},
       {"com.microsoft::QLinearConcat", "Concat", {2}, 3},
-      {"com.microsoft::QLinearConv", "Conv", {0, 3, 8}},
+      {"com.microsoft::QLinearConv", "Conv", {0, 3, 8}, 0, kSignedBytes},
       {"com.microsoft::QLinearGlobalAveragePool", "GlobalAveragePool", {0}},
       {"com.microsoft::QLinearLeakyRelu", "LeakyRelu", {0}},
       {"com.microsoft::QLinearMul", "Mul", {0, 3}},

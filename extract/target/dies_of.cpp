@@ -23,6 +23,9 @@ struct Step {
   std::set<std::string> from;       // dtypes of what it reads; empty: any
   bool zero_point_of_0 = false;     // of a dequantizer: it has one, and that is 0
   bool read_once = false;           // what it makes (the first of several) is read once
+  bool per_axis = false;            // of a quantizer: it has several scales
+  bool any_input = false;           // the step before makes any of its inputs, not only the first
+  bool integer_bias = false;        // it has no third input, or a dequantized one
 };
 
 struct DeadlyShape {
@@ -40,7 +43,8 @@ std::vector<DeadlyShape> read_shapes() {
       shape.steps.push_back({s.value("operators", std::set<std::string>()), s.value("dtypes", std::set<std::string>()),
                              s.value("repeats", false), s.value("moves_first_axis", false), s.value("with_matrix", false),
                              s.value("by_body", false), s.value("but", std::set<std::string>()), s.value("from", std::set<std::string>()),
-                             s.value("zero_point_of_0", false), s.value("read_once", false)});
+                             s.value("zero_point_of_0", false), s.value("read_once", false), s.value("per_axis", false),
+                             s.value("any_input", false), s.value("integer_bias", false)});
     out.push_back(std::move(shape));
   }
   return out;
@@ -104,6 +108,7 @@ class Graphed {
   }
 
   bool may_read(const Step& step, const Placed& node, std::size_t i) const {
+    if (step.per_axis && !has_several_scales(node)) return false;
     if (!step.with_matrix) return i == 0;
     if (node.inputs.size() != 2) return false;
     const Facts &mine = facts(node.inputs[i]), &other = facts(node.inputs[1 - i]);
@@ -116,7 +121,20 @@ class Graphed {
     if (!step.from.empty() && (node.inputs.empty() || !step.from.contains(std::string(dtype_name(facts(node.inputs[0]).dtype)))))
       return false;
     if (step.zero_point_of_0 && !has_zero_point_of_0(node)) return false;
+    if (step.per_axis && !has_several_scales(node)) return false;
+    if (step.integer_bias && node.inputs.size() > 2 && !is_dequantized(node.inputs[2])) return false;
     return !step.moves_first_axis || moves_first_axis(node);
+  }
+
+  bool is_dequantized(Id value) const {
+    const auto maker = makers_.find(value);
+    return facts(value).kind == Facts::Kind::kAbsent || (maker != makers_.end() && nodes_[maker->second].op_type == "DequantizeLinear");
+  }
+
+  bool has_several_scales(const Placed& node) const {
+    if (node.inputs.size() < 2) return false;
+    const Facts& scale = facts(node.inputs[1]);
+    return scale.shape && !std::ranges::all_of(*scale.shape, [&](Dim d) { return g_.dims().value(d) == 1; });
   }
 
   // A dequantized constant is a constant there, too.
@@ -144,7 +162,9 @@ class Graphed {
     if (step == 0) return true;
     if (!node.inputs.empty()) {
       if (shape.steps[step].repeats && leads(shape, step, node.inputs[0], place)) return true;
-      if ((!shape.steps[step].read_once || readers(value) == 1) && leads(shape, step - 1, node.inputs[0], place)) return true;
+      if (!shape.steps[step].read_once || readers(value) == 1)
+        for (std::size_t i = 0; i < (shape.steps[step].any_input ? node.inputs.size() : 1); ++i)
+          if (leads(shape, step - 1, node.inputs[i], place)) return true;
     }
     place.pop_back();
     return false;

@@ -46,6 +46,8 @@ namespace {
 
 // At equal cost the integer operator itself is taken.
 constexpr double kLosesTies = 1 + 1e-6;
+// A product and its bias are written as the one operator that the runtime makes of them; more than the price of an attribute of that.
+constexpr double kLosesToOne = 1 + 1e-3;
 // An operator leaves its unit where that is cheaper by this share at least. Of products with weights, times in integers hang most on the
 // machine: on its instructions for products of bytes.
 constexpr double kDoubt = 0.2, kDoubtOfProduct = 1;
@@ -66,6 +68,13 @@ const std::vector<std::string>* dequantized_from(const NodeUnit& unit, std::size
   return unit.inputs[i].empty() ? nullptr : &unit.inputs[i];
 }
 
+// Whether the runtime quantizes what the unit reads as input `i`: a vector of floats, which with the scale of constant integers (the
+// weights) is a vector of integers.
+bool is_quantized_at_load(const OnnxEGraph& g, const NodeUnit& unit, std::size_t i, Id id) {
+  const Facts& f = g.facts(id);
+  return unit.quantized_at_load.contains(static_cast<int>(i)) && f.constant && f.dtype == DType::kFloat && f.shape && f.rank() == 1;
+}
+
 bool is_convolution(std::string_view op) { return op == "Conv" || op == "FusedConv" || op == "ConvTranspose"; }
 
 bool multiplies_by_weights(const OnnxEGraph& g, const ENode& node) {
@@ -80,9 +89,9 @@ Id child_or_absent(const ENode& node, std::size_t i) { return i < node.children.
 // An operator with the quantizers around it.
 struct FoundUnit {
   const NodeUnit* unit = nullptr;
-  NodeId op = kNone, quantize = kNone;
-  Id last = kNone;                   // class of the last value
-  std::vector<NodeId> dequantizers;  // by input; kNone: read as it is
+  NodeId op = kNone, joined = kNone, quantize = kNone;  // joined: an Add that the runtime joins with the operator
+  Id last = kNone;                                      // class of the last value
+  std::vector<NodeId> dequantizers;                     // by input; kNone: read as it is
 };
 
 // What is wrong around an operator, in the order in which it is looked at.
@@ -110,14 +119,44 @@ class UnitFinder {
     const std::string name = operator_name(key.domain, key.op_type);
     for (const NodeUnit& unit : target_.node_units) {
       if (!unit.operators.contains(name)) continue;
-      FoundUnit f{&unit, n, kNone, id, {}};
+      FoundUnit f{&unit, n, kNone, kNone, id, {}};
       const auto why = around(f, found);
       if (why && missed) missed->push_back(*why);
     }
+    for (const auto& [of, becomes] : joined_at_load(g_, target_, e_.node(n), id)) find_joined(n, id, of, becomes, found);
     return found;
   }
 
  private:
+  // Units around a product and the Add of class `sum` that the runtime makes one operator of: of the product's unit and of that operator's.
+  void find_joined(NodeId n, Id id, Id sum, const std::string& becomes, std::vector<FoundUnit>& found) const {
+    const std::string name = operator_name(g_.key(e_.node(n).op).domain, g_.key(e_.node(n).op).op_type);
+    const auto unit_of = [&](const std::string& op) {
+      return std::ranges::find_if(target_.node_units, [&](const NodeUnit& u) { return u.quantized && u.operators.contains(op); });
+    };
+    const auto unit = unit_of(name), joined = unit_of(becomes);
+    if (unit == target_.node_units.end() || joined == target_.node_units.end()) return;
+    for (const NodeId m : e_.class_nodes(sum)) {
+      const ENode add = e_.node(m);
+      if (!is_operator(g_.key(add.op), "Add") || add.children.size() != 2) continue;
+      for (const std::size_t i : {0, 1})
+        if (e_.find(add.children[i]) == id && is_quantized_at_load(g_, *joined, 2, add.children[1 - i])) {
+          FoundUnit f{&*unit, n, m, kNone, sum, {}};
+          around(f, found);
+        }
+    }
+  }
+
+  // The runtime writes uint8 for int8 between a QuantizeLinear and a DequantizeLinear, so that these are one type in the end.
+  bool becomes_uint8(Id first, DType from, Id last, DType to) const {
+    const bool bytes = (from == DType::kUint8 && to == DType::kInt8) || (from == DType::kInt8 && to == DType::kUint8);
+    if (!bytes) return false;
+    if (from == DType::kInt8)
+      return std::ranges::any_of(e_.class_nodes(e_.find(first)),
+                                 [&](NodeId n) { return is_operator(g_.key(e_.node(n).op), "QuantizeLinear"); });
+    return std::ranges::any_of(e_.class_users(last), [&](NodeId n) { return is_operator(g_.key(e_.node(n).op), "DequantizeLinear"); });
+  }
+
   bool absent(Id id) const { return id == kNone || g_.facts(id).kind == Facts::Kind::kAbsent; }
 
   // A DequantizeLinear in the class that the unit takes as input `i`; else what is missing.
@@ -153,6 +192,7 @@ class UnitFinder {
       f.dequantizers.push_back(kNone);
       if (!dequantized_from(unit, i) || absent(node.children[i])) continue;
       f.dequantizers.back() = dequantizer(unit, i, e_.find(node.children[i]), missed);
+      if (f.dequantizers.back() == kNone && is_quantized_at_load(g_, unit, i, node.children[i])) continue;
       if (f.dequantizers.back() == kNone) {
         missed.there = there;
         return missed;
@@ -180,7 +220,7 @@ class UnitFinder {
       if (!is_operator(g_.key(quantize.op), "QuantizeLinear") || e_.find(quantize.children[0]) != id) continue;
       const Id last = e_.find(e_.class_of(user));
       const DType from = g_.facts(dequantize.children[0]).dtype, to = g_.facts(last).dtype;
-      if (to != from) {
+      if (to != from && !becomes_uint8(dequantize.children[0], from, last, to)) {
         missed = {Missing::kResultDtype, f.unit, 0, to, from};
       } else if (f.unit->same_parameters && !same_parameters(quantize, dequantize)) {
         missed = {Missing::kParameters, f.unit};
@@ -231,6 +271,12 @@ class UnitBuilder {
         children[i] = add_as(UnitRole::kPart, dequantize, of);
       }
     Id made = add_as(f.quantize == kNone ? UnitRole::kLast : UnitRole::kPart, e_.node(f.op), children);
+    if (f.joined != kNone) {
+      const ENode add = e_.node(f.joined);
+      std::vector<Id> of(add.children.begin(), add.children.end());
+      of[e_.find(of[0]) == e_.find(e_.class_of(f.op)) ? 0 : 1] = made;
+      made = add_as(UnitRole::kPart, add, of);
+    }
     if (f.quantize != kNone) {
       const ENode quantize = e_.node(f.quantize);
       std::vector<Id> of(quantize.children.begin(), quantize.children.end());
@@ -280,7 +326,8 @@ bool takes(const OnnxEGraph& g, const NodeUnit& unit, std::span<const Id> childr
   for (std::size_t i = 0; i < children.size(); ++i) {
     const NodeId part = part_of(g, children[i]);
     const auto* dtypes = dequantized_from(unit, i);
-    if (part == kNone && (!dtypes || g.facts(children[i]).kind == Facts::Kind::kAbsent)) continue;
+    if (part == kNone && (!dtypes || g.facts(children[i]).kind == Facts::Kind::kAbsent || is_quantized_at_load(g, unit, i, children[i])))
+      continue;
     if (part == kNone || !dtypes || !holds(*dtypes, g.facts(g.egraph().node(part).children[0]).dtype)) return false;
   }
   return true;
@@ -343,10 +390,45 @@ UnitAnswer UnitAnswers::of(const Source& source, const ValueNamer& name) const {
   return {"", reason_of(target_, key, e.node(*op), *nearest, name)};
 }
 
+namespace {
+
+// Of a part of a unit the product with which the runtime joins it; kNone where it joins it with none.
+NodeId joined_product(const OnnxEGraph& g, const ENode& part) {
+  for (const Id child : part.children)
+    if (const NodeId n = part_of(g, child); n != kNone && g.key(g.egraph().node(n).op).op_type != "DequantizeLinear") return n;
+  return kNone;
+}
+
+// What the kernel of the one operator costs that the runtime makes of a product and an Add, where these are matrices; else 0: a Reshape
+// stands around it then, and the product's own kernel says what it costs.
+double joined_cost(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& product, const ENode& add, Id id) {
+  const EGraph& e = g.egraph();
+  if (!g.facts(id).shape || g.facts(id).rank() != 2) return 0;
+  std::vector<Id> inputs;
+  for (const Id child : product.children) {
+    const NodeId part = part_of(g, child);
+    inputs.push_back(part == kNone ? child : e.node(part).children[0]);
+  }
+  for (const Id child : add.children)
+    if (part_of(g, child) == kNone) inputs.push_back(child);
+  for (const JoinedAtLoad& join : target.joins)
+    for (const NodeUnit& unit : target.node_units)
+      if (join.op == g.key(product.op).op_type && unit.quantized && unit.operators.contains(join.becomes))
+        return cost.cost_as(g, {unit.becomes, {}}, inputs, id);
+  return 0;
+}
+
+}  // namespace
+
 double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& last, Id id) {
   const EGraph& e = g.egraph();
   const bool quantized = g.key(last.op).op_type == "QuantizeLinear";
-  const ENode op = quantized ? e.node(part_of(g, last.children[0])) : last;
+  ENode op = quantized ? e.node(part_of(g, last.children[0])) : last;
+  if (const NodeId product = joined_product(g, op); product != kNone) {
+    const double kernel = joined_cost(g, target, cost, e.node(product), op, id);
+    if (kernel > 0) return kernel * kLosesToOne;
+    op = e.node(product);
+  }
   const OpKey& key = g.key(op.op);
   const std::string name = operator_name(key.domain, key.op_type);
   std::vector<Id> inputs;  // the integers
@@ -376,7 +458,8 @@ absl::flat_hash_set<Id> values_in_units(const OnnxEGraph& g) {
       if (g.key(last.op).role != UnitRole::kLast) continue;
       any = true;
       const NodeId of = g.key(last.op).op_type == "QuantizeLinear" ? part_of(g, last.children[0]) : n;
-      if (const NodeId plain = without_unit(g, of); plain != kNone) out.insert(e.find(e.class_of(plain)));
+      for (const NodeId part : {of, joined_product(g, e.node(of))})
+        if (const NodeId plain = part == kNone ? kNone : without_unit(g, part); plain != kNone) out.insert(e.find(e.class_of(plain)));
     }
     if (!any || is_floating(g.facts(id).dtype)) continue;
     for (const NodeId reader : e.class_users(id))
@@ -397,6 +480,17 @@ double cost_outside_unit(const OnnxEGraph& g, const CostModel& cost, const ENode
   const OtherOperator channels_last{"Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 3, 1})}};
   for (const Id value : {node.children[0], id}) more += cost.cost_as(g, channels_last, std::array{value}, value);
   return more;
+}
+
+double cost_in_channels_last(const OnnxEGraph& g, const CostModel& cost, const ENode& node, Id id) {
+  const EGraph& e = g.egraph();
+  const OpKey& key = g.key(node.op);
+  const DType dtype = g.facts(id).dtype;
+  if (!is_operator(key, "MaxPool") || key.outputs != 1 || (dtype != DType::kUint8 && dtype != DType::kInt8)) return kInfinity;
+  for (const NodeId reader : e.class_users(e.find(node.children[0])))
+    if (is_operator(g.key(e.node(reader).op), "DequantizeLinear") && e.find(e.node(reader).children[0]) == e.find(node.children[0]))
+      return cost.cost_as(g, {"MaxPool", key.attributes}, std::array{e.find(e.class_of(reader))}, id);
+  return kInfinity;
 }
 
 NodeId without_unit(const OnnxEGraph& g, NodeId in_unit) {

@@ -51,6 +51,10 @@ absl::flat_hash_set<Id> values_in_units(const OnnxEGraph& egraph);
 // pooling change the layout there and back, and times of single operators say less of it than of its neighbours in integers.
 double cost_outside_unit(const OnnxEGraph& egraph, const CostModel& cost, const ENode& node, Id id, double alone);
 
+// What a MaxPool of bytes costs beside integer kernels: the runtime has one in their layout, which takes no longer than that of floats,
+// while times of single operators are those of another layout. Infinite for any other operator.
+double cost_in_channels_last(const OnnxEGraph& egraph, const CostModel& cost, const ENode& node, Id id);
+
 // The e-node that says the same as this one of a unit, and that others may read; kNone where there is none.
 NodeId without_unit(const OnnxEGraph& egraph, NodeId in_unit);
 

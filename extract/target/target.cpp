@@ -447,6 +447,8 @@ absl::StatusOr<Target> load_any_release(const std::string& name_or_path) {
 // Holds a target to a release: what a newer one lifted counts, what it has lifted itself does not.
 void hold_to(Target& target, RuntimeRelease release) {
   std::erase_if(target.limits, [&](const OperatorLimits& l) { return !l.before.empty() && !is_before(release.version, l.before); });
+  for (NodeUnit& unit : target.node_units)
+    if (!unit.quantizes_since.empty() && is_before(release.version, unit.quantizes_since)) unit.quantized_at_load.clear();
   target.release = std::move(release);
 }
 

@@ -34,10 +34,13 @@ struct NodeUnit {
   std::string becomes;                           // the integer kernel; empty: the operator itself
   std::vector<std::vector<std::string>> inputs;  // by input: dtypes of the integers that are dequantized for it; empty: read as it is
   bool variadic = false;                         // further inputs are as the last one
-  bool quantized = true;                         // QuantizeLinear of the first input's dtype behind it; false: its result stays a float
-  bool same_parameters = false;                  // it quantizes with the scale and the zero point of its input
-  std::set<int> constant_inputs;                 // whose integers are constants
-  bool coarse = false;                           // the kernel quantizes floats for itself: rules make no such unit (coarse_units.h)
+  // QuantizeLinear of the first input's dtype behind it, where int8 and uint8 count as one; false: its result stays a float.
+  bool quantized = true;
+  bool same_parameters = false;     // it quantizes with the scale and the zero point of its input
+  std::set<int> constant_inputs;    // whose integers are constants
+  std::set<int> quantized_at_load;  // that may be constant floats, which the runtime quantizes when it loads the model
+  std::string quantizes_since;      // the first release of the runtime that does so; empty: all
+  bool coarse = false;              // the kernel quantizes floats for itself: rules make no such unit (coarse_units.h)
   std::map<std::string, std::vector<std::string>> attributes;  // what these of the operator's may be, each as JSON
   std::vector<Attribute> kernel_attributes;                    // what the integer kernel gets beside the operator's own
   std::string versions;                                        // of the runtime, as text
@@ -137,6 +140,8 @@ struct Target {
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
   bool fuses_at_load = false;  // its models are run by ONNX Runtime's CPU kernels, after the fusions of load_pattern.h
+  // Another target whose runtime loads models of this one, too: they are priced by the units that it makes. Empty: itself.
+  std::string loads_as;
   std::vector<JoinedAtLoad> joins;
   WeightsQuantizedAtLoad quantizes_weights;
   bool keep_functions = false;            // functions of these operators stay functions, and the file holds them
@@ -157,6 +162,8 @@ struct Target {
   bool takes_empty(const std::string& op) const;
   // The ranks of tensors that an operator ("Op", "domain::Op") may have wherever it stands.
   Ranks ranks(const std::string& op) const;
+  // Whether its own runtime computes between quantizers as the steps of a rule within one step do.
+  bool makes_units() const { return !node_units.empty() && loads_as.empty(); }
   // The newest opset of ai.onnx that a model may be raised to: of the target, and of the release that it is held to.
   std::int64_t highest_opset() const { return release ? std::min(max_opset, release->opset) : max_opset; }
   // The same for a model which holds these operators ("Op").

@@ -195,6 +195,10 @@ absl::Status read_units(const json& value, Target& t) {
         u.same_parameters = v.get<bool>();
       else if (key == "constant_inputs")
         u.constant_inputs = v.get<std::set<int>>();
+      else if (key == "quantized_at_load")
+        u.quantized_at_load = v.get<std::set<int>>();
+      else if (key == "quantizes_since")
+        u.quantizes_since = v.get<std::string>();
       else if (key == "coarse")
         u.coarse = v.get<bool>();
       else if (key == "attributes")
@@ -206,7 +210,7 @@ absl::Status read_units(const json& value, Target& t) {
       else
         return bad(
             fmt::format("node_units: unknown key '{}'; known are operators, becomes, inputs, variadic, quantized, same_parameters, "
-                        "constant_inputs, coarse, attributes, kernel_attributes, versions",
+                        "constant_inputs, quantized_at_load, quantizes_since, coarse, attributes, kernel_attributes, versions",
                         key));
     }
     if (u.operators.empty() || u.inputs.empty()) return bad("node_units: an entry names operators, and dtypes of their inputs");
@@ -214,6 +218,14 @@ absl::Status read_units(const json& value, Target& t) {
       if (absl::Status s = check_dtypes(dtypes); !s.ok()) return s;
     t.node_units.push_back(std::move(u));
   }
+  return absl::OkStatus();
+}
+
+absl::Status read_loads_as(const json& value, Target& t) {
+  t.loads_as = value.get<std::string>();
+  absl::StatusOr<Target> other = builtin_target(t.loads_as);
+  if (!other.ok()) return other.status();
+  t.node_units = std::move(other->node_units);
   return absl::OkStatus();
 }
 
@@ -288,6 +300,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
           {f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false), f.value("versions", std::string())});
   else if (key == "node_units")
     return read_units(value, t);
+  else if (key == "loads_as")
+    return read_loads_as(value, t);
   else if (key == "joins")
     return read_joins(value, t);
   else if (key == "runtime")
@@ -299,8 +313,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
   else
     return bad(
         "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, keep_functions, standard, "
-        "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, "
-        "fuses_at_load, quantizes_weights, runtime, assumes");
+        "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, fuses_at_load, node_units, "
+        "loads_as, joins, quantizes_weights, runtime, assumes");
   return absl::OkStatus();
 }
 
@@ -515,6 +529,8 @@ std::string target_text(const Target& t) {
                                  {"quantized", u.quantized},
                                  {"same_parameters", u.same_parameters},
                                  {"constant_inputs", u.constant_inputs},
+                                 {"quantized_at_load", u.quantized_at_load},
+                                 {"quantizes_since", u.quantizes_since},
                                  {"coarse", u.coarse},
                                  {"attributes", write_allowed(u.attributes)},
                                  {"kernel_attributes", ordered_json::object()},
@@ -522,6 +538,10 @@ std::string target_text(const Target& t) {
     for (const Attribute& a : u.kernel_attributes) out["node_units"].back()["kernel_attributes"][a.name] = a.i();
   }
   if (t.fuses_at_load) out["fuses_at_load"] = true;
+  if (!t.loads_as.empty()) {
+    out.erase("node_units");
+    out["loads_as"] = t.loads_as;
+  }
   out["joins"] = ordered_json::array();
   for (const JoinedAtLoad& j : t.joins)
     out["joins"].push_back({{"operator", j.op}, {"reader", j.reader}, {"becomes", j.becomes}, {"versions", j.versions}});

@@ -52,6 +52,8 @@ std::optional<Error> check_options(const Options& o) {
   if (o.measure && !(*o.measure >= 0.001 && *o.measure <= 1e6))
     return usage(fmt::format("measure {}: no budget in seconds; give a number from 0.001 to 1000000", *o.measure));
   if (!o.measured.empty() && !o.measure) return usage("measured: it keeps what measure finds; give measure, or leave it out");
+  if (o.max_growth && !(*o.max_growth >= 1 && std::isfinite(*o.max_growth)))
+    return usage(fmt::format("max_growth {}: no factor of the weights; give a number from 1", *o.max_growth));
   for (const CostAt& at : o.cost_at)
     if (!(at.weight > 0) || !std::isfinite(at.weight))
       return usage(fmt::format("cost_at: {} is no weight; give a number above 0", at.weight));
@@ -151,6 +153,7 @@ OptimizeOptions optimize_options_of(const Options& o) {
   options.keep_opset = o.keep_opset;
   options.extractor = o.extractor;
   options.memory_slack = o.memory_slack;
+  options.max_growth = o.max_growth;
   std::set<std::string> sized;
   for (const CostAt& at : o.cost_at)
     for (const auto& [name, size] : at.dims) sized.insert(name);

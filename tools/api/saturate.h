@@ -196,6 +196,7 @@ struct Options {
   CostModel cost_model = {};                   // instead of `cost`
   std::vector<CostAt> cost_at = {};            // the weighted mean counts; empty: 1 for first axes, 128 for others
   double memory_slack = 0;                     // how much dearer the result may be for a lower peak of memory, as a share of the cost
+  std::optional<double> max_growth = {};       // how many times the model's weights the result's may take, 1 or more
   double constant_cost = 1.0 / 65536;          // of a byte of a new constant, for `cost_model`
   std::optional<RuleSet> rules = {};           // nullopt: the built-in ones
   std::vector<std::string> skip_fusions = {};  // operators (with or without domain) that no rule may make of what holds none

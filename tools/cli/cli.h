@@ -82,6 +82,7 @@ struct SaturateArgs {
   std::string extractor = "search";      // of extract/solve/extractors.h
   std::vector<std::string> cost_at;      // SYMBOL=SIZE,...[:WEIGHT]
   double memory_slack = 0;               // share of the cost
+  std::optional<double> max_growth;      // of the weights, as a factor
   std::vector<std::string> rules;        // files, or "none"
   std::vector<std::string> skip_rules;   // names
   std::vector<std::string> not_made;     // operators

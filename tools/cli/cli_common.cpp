@@ -191,6 +191,7 @@ OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& com
   options.keep_opset = args.keep_opset;
   options.extractor = args.extractor;
   options.memory_slack = args.memory_slack;
+  options.max_growth = args.max_growth;
   std::set<std::string> names;
   if (const auto points = parse_cost_points(args.cost_at); points.ok())
     for (const CostPoint& point : *points)

@@ -237,6 +237,12 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->type_name("SHARE")
       ->check([](const std::string& text) { return not_a_number_in(text, 0, 10); }, "")
       ->group(group);
+  app->add_option_function<std::string>(
+         "--max-growth", [&args](const std::string& text) { args.max_growth = growth_of(text); },
+         "how much more the weights of the result may take than the model's: 10%, or as a factor, 1.1 (default: any)")
+      ->type_name("PERCENT%|FACTOR")
+      ->check(not_a_growth, "")
+      ->group(group);
   std::vector<std::string> extractors;
   for (const Extractor& e : saturate::extractors()) extractors.emplace_back(e.name);
   app->add_option("--extractor", args.extractor,

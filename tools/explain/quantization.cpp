@@ -54,7 +54,11 @@ std::string scheme_of(std::string_view op) {
 class Quantized {
  public:
   Quantized(const OnnxEGraph& g, const Lowered& lowered, const Target& target)
-      : g_(g), e_(g.egraph()), lowered_(lowered), target_(target), answers_(g, lowered, target) {
+      : g_(g),
+        e_(g.egraph()),
+        lowered_(lowered),
+        target_(target.makes_units() ? target : without_units(target)),
+        answers_(g, lowered, target_) {
     for (const Source& s : lowered.sources)
       if (s.node && s.op != kNone)
         for (const Id id : s.outputs)
@@ -311,7 +315,13 @@ class Quantized {
   const OnnxEGraph& g_;
   const EGraph& e_;
   const Lowered& lowered_;
-  const Target& target_;
+  // Of units that another runtime makes nothing is said.
+  static Target without_units(Target target) {
+    target.node_units.clear();
+    return target;
+  }
+
+  const Target target_;
   UnitAnswers answers_;
   std::map<Id, const Source*> makers_;
   std::set<Id> seen_;  // quantized tensors
@@ -324,7 +334,7 @@ std::string share(double part, double whole) { return whole > 0 ? fmt::format("{
 }  // namespace
 
 std::map<std::string, UnitAnswer> integer_kernels(const Model& model, const Target& target) {
-  if (target.node_units.empty() || !is_quantized(model)) return {};
+  if (!target.makes_units() || !is_quantized(model)) return {};
   const auto evaluator = make_evaluator();
   OnnxEGraph g(*evaluator);
   const auto lowered = lower(model, g, {});

@@ -49,6 +49,17 @@ std::string not_a_number_in(const std::string& text, double least, double most) 
   return number && *number >= least && *number <= most ? "" : fmt::format("'{}' is no number from {} to {}", text, least, most);
 }
 
+std::optional<double> growth_of(const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const auto number = finite_number(percent ? text.substr(0, text.size() - 1) : text);
+  if (!number || *number < (percent ? 0 : 1)) return std::nullopt;
+  return percent ? 1 + *number / 100 : *number;
+}
+
+std::string not_a_growth(const std::string& text) {
+  return growth_of(text) ? "" : fmt::format("'{}' is no growth; give a share of the weights, 10%, or a factor from 1 on, 1.1", text);
+}
+
 std::string not_a_known_opset(const std::string& text) {
   std::int64_t opset = 0;
   if (absl::SimpleAtoi(text, &opset) && opset >= 1 && opset <= kNewestOpset) return "";

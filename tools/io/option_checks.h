@@ -20,6 +20,9 @@ std::string not_a_whole_number(const std::string& text);
 // Within these bounds, which the sentence names.
 std::string not_a_whole_number_in(const std::string& text, std::int64_t least, std::int64_t most);
 std::string not_a_number_in(const std::string& text, double least, double most);
+// "10%" more as 1.1, "1.1" as it is; nullopt for what is neither, or less than nothing more.
+std::optional<double> growth_of(const std::string& text);
+std::string not_a_growth(const std::string& text);
 // An opset that saturate knows.
 std::string not_a_known_opset(const std::string& text);
 // Something is written there.

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "extract/computed_twice.h"
 #include "extract/extract.h"
 #include "extract/target/coarse_units.h"
 #include "extract/target/dies_of.h"
@@ -62,8 +63,8 @@ std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
 
 namespace {
 
-// A choice that no release of ONNX Runtime dies of where it takes the model, and of which it makes no product coarser than it is spelled:
-// e-nodes that make up such a place are left out, else all that rules made.
+// A choice that no release of ONNX Runtime dies of where it takes the model, of which it makes no product coarser than it is spelled, and
+// that computes no product twice: e-nodes that make up such a place are left out, else all that rules made.
 absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& options, const Task& task) {
   constexpr int kMostRounds = 16;
   const CoarseUnits coarse(*grown.g, grown.lowered);
@@ -75,8 +76,10 @@ absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& op
     }
     const std::vector<DeadlyPlace> places = deadly_places(*grown.g, grown.lowered, *selection, task.target, options.opset_limit);
     const std::vector<CoarseUnits::Place> coarser = coarse.made_by(*selection);
-    if (places.empty() && coarser.empty()) return selection;
+    const std::vector<NodeId> twice = computed_twice(*grown.g, grown.lowered, *selection);
+    if (places.empty() && coarser.empty() && twice.empty()) return selection;
     const std::size_t before = options.left_out.size() + options.avoided.size();
+    options.left_out.insert(twice.begin(), twice.end());
     for (const DeadlyPlace& place : places)
       if (!place.made.empty()) options.left_out.insert(place.made.front());
     for (const CoarseUnits::Place& place : coarser)
@@ -86,6 +89,44 @@ absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& op
   options.left_out.clear();
   options.avoided.clear();
   return original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
+}
+
+std::size_t constant_bytes(const OnnxEGraph& g, const Selection& selection) {
+  std::size_t bytes = 0;
+  for (Id id = 0; id < selection.by_class.size(); ++id) {
+    const Choice& choice = selection.by_class[id];
+    if (choice.folded)
+      bytes += known_bytes(g.facts(id), g.dims()).value_or(0);
+    else if (const OpId op = choice.node == kNone ? kNone : g.egraph().node(choice.node).op;
+             op != kNone && g.key(op).op_type == kConstantOp)
+      bytes += g.constant_tensor(op).bytes().size();
+  }
+  return bytes;
+}
+
+// The cheapest choice whose constants grow no further than asked: their bytes get a price that rises until that is so. If it never is, the
+// graph stays as it came.
+absl::StatusOr<Selection> choose_within_growth(const Grown& grown, ExtractOptions& options, const Task& task) {
+  constexpr std::size_t kAlways = 1024;  // bytes: shapes and scalars that rules make
+  constexpr int kMostRounds = 8;
+  constexpr double kFirst = 1e-3, kRise = 10;
+  auto selection = choose_loadable(grown, options, task);
+  if (!selection.ok() || !task.options.max_growth) return selection;
+  const auto original = original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
+  if (!original.ok()) return original;
+  const std::size_t own = constant_bytes(*grown.g, *original);
+  const auto most = static_cast<std::size_t>(*task.options.max_growth * static_cast<double>(own)) + kAlways;
+  double price = kFirst * original->cost / static_cast<double>(own + kAlways);
+  for (int round = 0; round < kMostRounds && constant_bytes(*grown.g, *selection) > most; ++round, price *= kRise) {
+    options.per_constant_byte = price;
+    selection = choose_loadable(grown, options, task);
+    if (!selection.ok()) break;
+    selection->cost -= price * static_cast<double>(constant_bytes(*grown.g, *selection));
+    selection->cost_before -= price * static_cast<double>(own);
+  }
+  options.per_constant_byte = 0;
+  if (!selection.ok() || constant_bytes(*grown.g, *selection) > most) return original;
+  return selection;
 }
 
 // `sizes`: the usual ones of the graphs around it.
@@ -104,7 +145,7 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
   {
     const StageTimer timer(task, "extract");
     if (task.variant) take_variant(*grown.g, grown.lowered, *task.variant, with_all_symbols(task.options.sizes, *grown.g, sizes), options);
-    auto selection = task.has_rules() ? choose_loadable(grown, options, task)
+    auto selection = task.has_rules() ? choose_within_growth(grown, options, task)
                                       : original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
     if (!selection.ok()) return selection.status();
     chosen->selection = *std::move(selection);

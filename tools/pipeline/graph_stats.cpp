@@ -8,6 +8,11 @@ namespace {
 
 std::string qualified(const Node& node) { return qualified_name(node.domain, node.op_type); }
 
+void add_weight(const Tensor& tensor, GraphStats& stats) {
+  stats.parameters += static_cast<std::uint64_t>(std::max<std::int64_t>(tensor.size(), 0));
+  stats.parameter_bytes += tensor.bytes().size();
+}
+
 // Nodes with calls written out; each function is counted once.
 class NodeCounter {
  public:
@@ -24,6 +29,8 @@ class NodeCounter {
       }
       if (node.domain.empty() && node.op_type == "Constant") {
         ++stats.constants;
+        for (const Attribute& a : node.attributes)
+          if (a.type == AttributeType::kTensor) add_weight(a.t(), stats);
         continue;
       }
       ++stats.nodes;
@@ -47,6 +54,8 @@ class NodeCounter {
 
   static void add(const GraphStats& from, GraphStats& to) {
     to.constants += from.constants;
+    to.parameters += from.parameters;
+    to.parameter_bytes += from.parameter_bytes;
     to.nodes += from.nodes;
     to.unit_quick_gelus += from.unit_quick_gelus;
     for (const auto& [name, n] : from.operators) to.operators[name] += n;
@@ -63,10 +72,7 @@ GraphStats graph_stats(const Model& model) {
   stats.opset = model.opset("");
   stats.ir_version = model.ir_version;
   stats.initializers = model.graph.initializers.size();
-  for (const Initializer& i : model.graph.initializers) {
-    stats.parameters += static_cast<std::uint64_t>(std::max<std::int64_t>(i.tensor.size(), 0));
-    stats.parameter_bytes += i.tensor.bytes().size();
-  }
+  for (const Initializer& i : model.graph.initializers) add_weight(i.tensor, stats);
   NodeCounter(model).count(model.graph.nodes, stats, 0);
   return stats;
 }

@@ -50,6 +50,7 @@ struct OptimizeOptions {
   bool keep_opset = false;            // --keep-opset
   std::string extractor = "search";   // as in ExtractOptions
   double memory_slack = 0;            // as in ExtractOptions
+  std::optional<double> max_growth;   // how many times the constants of each graph its result's may take
   std::size_t samples = 0;            // other graphs of the same e-graph to return, for experiments with costs
   std::uint64_t sample_seed = 0;
   std::set<std::string> left_out;  // names of rules that are not applied, though the rule set holds them

@@ -64,6 +64,16 @@ std::string sizes_line(const OptimizeReport& r) {
   return fmt::format("{} -> {} operators   weights {}   {}", r.before.nodes, r.after.nodes, weights, predicted(r));
 }
 
+// Weights that are more by a tenth of the model, in words; else nothing.
+std::string growth(const OptimizeReport& r) {
+  constexpr std::uint64_t kLeast = 64 << 10;  // bytes that no user looks for
+  const std::uint64_t before = r.before.parameter_bytes, after = r.after.parameter_bytes;
+  if (after <= before + std::max(before / 10, kLeast)) return "";
+  return fmt::format("grow to {:.2g} times: {} -> {}; --max-growth 10% keeps them below 1.1 times",
+                     static_cast<double>(after) / static_cast<double>(std::max<std::uint64_t>(before, 1)), human_bytes(before),
+                     human_bytes(after));
+}
+
 // "3 Attention   1 Gelu   (2 LayerNormalization were there)".
 std::string found(const OptimizeReport& r) {
   std::map<std::string_view, std::size_t> made, there;
@@ -172,6 +182,7 @@ std::string screen(const WholeReport& report, const Look& look) {
   lines.header(report);
   lines.plain(sizes_line(r));
   if (r.measured) lines.row("measured", measured_text(*r.measured));
+  if (const std::string more = growth(r); !more.empty()) lines.row("weights", more, Tone::kBad);
   for (const std::string& warning : r.warnings) lines.row("warning", warning, Tone::kBad);
   if (r.run.stop != StopReason::kSaturated)
     lines.row("stopped", fmt::format("early: {}; what was found until then was used", to_string(r.run.stop)));

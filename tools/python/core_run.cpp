@@ -70,6 +70,7 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "cost", o.cost);
   get(given, "constant_cost", o.constant_cost);
   get(given, "memory_slack", o.memory_slack);
+  get(given, "max_growth", o.max_growth);
   get(given, "skip_fusions", o.skip_fusions);
   get(given, "measure", o.measure);
   get(given, "measured", o.measured);

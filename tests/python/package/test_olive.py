@@ -71,7 +71,7 @@ def values(folder):
         "save_repro": str(folder / "repro"), "prefer": ["single-heads"], "cost_at": ["batch=2"], "rules": [str(folder / "mine.rules")],
         "assume": ["causal_rows"], "no_assume": ["all"], "inputs": [str(folder / "x.npz")], "dump": [f"emit={folder / 'emit.txt'}"],
         "skip_rules": ["gelu"], "skip_fusions": ["Gelu"], "opset": 21, "io_rank": 4, "iterations": 5, "node_limit": 5000, "memory_limit": 500, "max_memory": 1000, "threads": 2,
-        "steps": 1, "seed": 7, "memory_slack": 0.02, "time_limit": 30.0, "rtol": 1e-3, "atol": 1e-5, "approximate": True, "rescale": True,
+        "steps": 1, "seed": 7, "memory_slack": 0.02, "max_growth": 1.5, "time_limit": 30.0, "rtol": 1e-3, "atol": 1e-5, "approximate": True, "rescale": True,
         "keep_opset": True, "allow_empty": True, "strict_verify": True, "strict_budget": True, "debug_rules": True, "verbose": True, "verify": False,
         "within_one_step": True, "dims": {}, "input_shapes": {}, "annotate": True, "diff": True,
         "judge": ["saturate"], "onnxruntime": None, "measure": 2.0, "measured": str(folder / "answers.jsonl"),

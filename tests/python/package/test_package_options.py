@@ -63,6 +63,7 @@ REFUSED = [
     ({"base_dir": 3}, "base_dir: 3 is not a text"),
     ({"cost_at": [3]}, "cost_at: 3 is not sizes of dims"),
     ({"memory_slack": 11}, "0 to 10"),
+    ({"max_growth": 0.5}, "from 1"),
     ({"extractor": "serch"}, "did you mean 'search'?"),
     ({"skip_rules": "sdpa_of_produc"}, "did you mean 'sdpa_of_product'?"),
     ({"skip_rules": 3}, "skip_rules: 3 is not a list of texts"),

@@ -36,6 +36,8 @@ class Options(TypedDict, total=False):
     """Dim sizes at which costs are evaluated, each with its weight or alone: the weighted mean counts (1 for first axes, 128 for others)."""
     memory_slack: float
     """How much dearer the result may be for a lower peak of memory, as a share of the cost (0)."""
+    max_growth: float
+    """How many times the model's weights the result's may take, 1.1 for a tenth more; where no cheaper form keeps to it, the graph stays (None: any)."""
     constant_cost: float
     """With a function as cost: of a byte of a new constant (1/65536)."""
     rules: Rules
@@ -305,7 +307,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("target", "extractor", "base_dir", "onnxruntime", "runtime", "measured"), text),
     **dict.fromkeys(("prefer", "skip_rules", "skip_fusions", "assume", "no_assume", "not_assumed", "custom_op_library", "judge"), texts),
     **dict.fromkeys(("iterations", "memory_limit", "max_memory", "external_data_threshold", "seed"), whole),
-    **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack", "measure"), number),
+    **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack", "measure", "max_growth"), number),
     **dict.fromkeys(
         ("approximate", "rescale", "within_one_step", "keep_opset", "keep_functions", "allow_empty", "verify", "annotate", "strict_verify",
          "debug_rules", "external_data"),

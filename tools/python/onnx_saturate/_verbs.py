@@ -44,7 +44,7 @@ _BENCH = {
 }  # fmt: skip
 _SATURATE = {
     "target": ("--target", "text"), "prefer": ("--prefer", "texts"), "cost": ("--cost", "text"), "cost_at": ("--cost-at", "points"),
-    "memory_slack": ("--memory-slack", "number"), "extractor": ("--extractor", "text"), "rules": ("--rules", "texts"),
+    "memory_slack": ("--memory-slack", "number"), "max_growth": ("--max-growth", "number"), "extractor": ("--extractor", "text"), "rules": ("--rules", "texts"),
     "skip_rules": ("--skip-rule", "texts"), "skip_fusions": ("--skip-fusion", "texts"), "assume": ("--assume", "texts"),
     "no_assume": ("--no-assume", "texts"), "not_assumed": ("--no-assume", "texts"), "within_one_step": ("--within-one-step", "either"),
     "rescale": ("--rescale", "on"), "approximate": ("--approximate", "on"), "opset": ("--opset", "whole"),
