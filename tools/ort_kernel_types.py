@@ -76,11 +76,15 @@ def table(releases):
     return since, by_body | {op: dict(known) for op, known in dtypes.items() if known and known != [(releases[0][0], None)]}
 
 
+def spelled(releases, since, dtypes):
+    join = lambda rows: ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(rows.items()))
+    return f'{{\n  "releases": {json.dumps(releases)},\n  "since": {{\n{join(since)}\n  }},\n  "dtypes": {{\n{join(dtypes)}\n  }}\n}}\n'
+
+
 def text_of(releases):
     since, dtypes = table(releases)
-    join = lambda rows: ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(rows.items()))
-    spelled = {op: {version: " ".join(types) if types else "any" for version, types in known.items()} for op, known in dtypes.items()}
-    return f'{{\n  "releases": {json.dumps([version for version, _ in releases])},\n  "since": {{\n{join(since)}\n  }},\n  "dtypes": {{\n{join(spelled)}\n  }}\n}}\n'
+    words = {op: {version: " ".join(types) if types else "any" for version, types in known.items()} for op, known in dtypes.items()}
+    return spelled([version for version, _ in releases], since, words)
 
 
 def main():
