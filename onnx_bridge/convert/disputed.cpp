@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -87,6 +88,23 @@ bool is_pooled_otherwise_by_release(const Asked& a) {
   return false;
 }
 
+// ONNX Runtime's bound is the largest finite number where none is given.
+bool is_infinity_without_bound(const Asked& a) {
+  const auto numbers = a.value(0);
+  for (std::int64_t i = 0; numbers && i < numbers->size(); ++i)
+    if (const double x = element_as_double(*numbers, i).value_or(0); std::isinf(x) && !a.has(x < 0 ? 1 : 2)) return true;
+  return false;
+}
+
+// It takes places for 64-bit integers, whatever they are.
+bool is_sampled_far_away(const Asked& a) {
+  constexpr double kFar = 1e9;
+  const auto places = a.value(1);
+  for (std::int64_t i = 0; places && i < places->size(); ++i)
+    if (!(std::abs(element_as_double(*places, i).value_or(0)) < kFar)) return true;
+  return false;
+}
+
 // Nothing to sum: releases up to 1.20 then take the other summand as it is.
 bool is_bias_alone(const Asked& a) {
   const Attribute* beta = find_attribute(a.node.attributes, "beta");
@@ -107,7 +125,7 @@ struct Dispute {
 
 constexpr std::string_view kPools = "windows that reach beyond the padding of a pool are counted otherwise by releases of ONNX Runtime";
 
-constexpr std::array<Dispute, 8> kDisputes{{
+constexpr std::array<Dispute, 11> kDisputes{{
     {"Slice", is_backward_to_far_end,
      "a Slice backwards to the largest integer gives nothing by the standard, and all in ONNX Runtime; the smallest integer is meant"},
     {"Pad", wraps_and_cuts, "Pad wraps before it cuts off by the standard, and after it in ONNX Runtime"},
@@ -115,7 +133,11 @@ constexpr std::array<Dispute, 8> kDisputes{{
     {"AveragePool", is_pooled_otherwise_by_release, kPools},
     {"LpPool", is_pooled_otherwise_by_release, kPools},
     {"MaxPool", is_pooled_otherwise_by_release, kPools},
+    {"Clip", is_infinity_without_bound, "a Clip without a bound makes the largest finite number of an infinity in ONNX Runtime"},
+    {"GridSample", is_sampled_far_away, "places of a GridSample that are no numbers, or far away, are read otherwise by ONNX Runtime"},
     {"Gemm", is_bias_alone, "a Gemm of inner size 0 takes no heed of beta in ONNX Runtime 1.20"},
+    {"MeanVarianceNormalization", [](const Asked& a) { return a.is_constant(0); },
+     "a MeanVarianceNormalization has no epsilon in ONNX Runtime"},
     {"MaxUnpool", [](const Asked& a) { return a.has(2); }, "indices of a MaxUnpool with output_shape are read otherwise by ONNX Runtime"},
 }};
 
