@@ -45,8 +45,8 @@ def model(nodes, inputs, outputs, constants):
 
 
 def moved_behind_a_dequantizer():
-    for op, dtype, reader in itertools.product([*INDICES, *ATTRIBUTES], ["uint8", "int8", "int16"], ["If", "node", "output"]):
-        constants = {"s": np.float32(0.5), "z": np.dtype(dtype).type(0)} | {f"i{i}": np.int64(v) for i, v in enumerate(INDICES.get(op, []))}
+    for op, dtype, reader, zero in itertools.product([*INDICES, *ATTRIBUTES], ["uint8", "int8", "int16"], ["If", "node", "output"], [0, 5]):
+        constants = {"s": np.float32(0.5), "z": np.dtype(dtype).type(zero)} | {f"i{i}": np.int64(v) for i, v in enumerate(INDICES.get(op, []))}
         nodes = [helper.make_node("DequantizeLinear", ["x", "s", "z"], ["d"])]
         nodes.append(helper.make_node(op, ["d", *(name for name in constants if name[0] == "i")], ["y"], **ATTRIBUTES.get(op, {})))
         inputs, last = [("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [2, 3, 4, 1])], "y" if reader == "output" else "r"
@@ -56,7 +56,7 @@ def moved_behind_a_dequantizer():
             inputs.append(("c", TensorProto.BOOL, []))
         elif reader == "node":
             nodes.append(helper.make_node("Neg", ["y"], ["r"]))
-        yield f"DequantizeLinear {dtype}, {op}, {reader}", model(nodes, inputs, [(last, 1, None)], constants)
+        yield f"DequantizeLinear {dtype} {zero}, {op}, {reader}", model(nodes, inputs, [(last, 1, None)], constants)
 
 
 def products_of_halves():

@@ -290,7 +290,13 @@ class ProblemBuilder {
     const OpKey& key = g_.key(node.op);
     if (!target_ || target_->node_units.empty() || g_.facts(id).dtype != DType::kInt8 || g_.facts(id).constant) return false;
     if (!has(Trait::kMovement, key) || is_original(node)) return false;
-    return std::ranges::any_of(e_.class_nodes(id), [&](NodeId n) { return g_.key(e_.node(n).op).op_type == "QuantizeLinear"; });
+    const auto is_quantized = [&](Id value) {
+      return std::ranges::any_of(e_.class_nodes(value), [&](NodeId n) {
+        const ENode made = e_.node(n);
+        return g_.key(made.op).op_type == "QuantizeLinear" && is_original(made);
+      });
+    };
+    return is_quantized(id) && is_quantized(e_.find(node.children[0]));
   }
 
   // How many times its cost an integer operator counts that rules make.

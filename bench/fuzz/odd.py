@@ -264,6 +264,8 @@ def excused(original, result, settings, case):
 def refusal(error, options):
     """The word for an error of the optimizer."""
     text = str(error)
+    if "Could not find an implementation" in text:
+        return "no kernel"
     if isinstance(error, onnx_saturate.VerificationError):
         return "wrong"
     if isinstance(error, onnx_saturate.OptionError) or text.startswith("io_rank"):

@@ -21,8 +21,10 @@ struct Step {
   bool by_body = false;             // a body of the operator reads the value, whatever the operator
   std::set<std::string> but;        // not empty: any operator but these, or an output of the graph
   std::set<std::string> from;       // dtypes of what it reads; empty: any
-  bool zero_point_of_0 = false;     // of a dequantizer: it has one, and that is 0
-  bool read_once = false;           // what it makes (the first of several) is read once
+  bool one_scale = false;           // of a dequantizer: its scale and its zero point are constants of one element
+  bool zero_point = false;          // of a dequantizer: it has one
+  bool no_constant = false;         // what it reads is none
+  bool read_once = false;           // what it makes (one of several) is read once
   bool per_axis = false;            // of a quantizer: it has several scales
   bool any_input = false;           // the step before makes any of its inputs, not only the first
   bool integer_bias = false;        // it has no third input, or a dequantized one
@@ -43,8 +45,9 @@ std::vector<DeadlyShape> read_shapes() {
       shape.steps.push_back({s.value("operators", std::set<std::string>()), s.value("dtypes", std::set<std::string>()),
                              s.value("repeats", false), s.value("moves_first_axis", false), s.value("with_matrix", false),
                              s.value("by_body", false), s.value("but", std::set<std::string>()), s.value("from", std::set<std::string>()),
-                             s.value("zero_point_of_0", false), s.value("read_once", false), s.value("per_axis", false),
-                             s.value("any_input", false), s.value("integer_bias", false)});
+                             s.value("one_scale", false), s.value("zero_point", false), s.value("no_constant", false),
+                             s.value("read_once", false), s.value("per_axis", false), s.value("any_input", false),
+                             s.value("integer_bias", false)});
     out.push_back(std::move(shape));
   }
   return out;
@@ -70,11 +73,13 @@ class Graphed {
   explicit Graphed(const OnnxEGraph& g) : g_(g) {}
 
   void add_outputs(const std::vector<Id>& roots) {
-    for (const Id root : roots) nodes_.push_back({kNone, kOutput, nullptr, {root}, {}});
+    for (const Id root : roots) add({kNone, kOutput, nullptr, {root}, {}}, kNone);
   }
 
   void add(Placed node, Id made) {
-    makers_.try_emplace(made, nodes_.size());
+    if (made != kNone) makers_.try_emplace(made, nodes_.size());
+    for (const auto& read : {std::span(node.inputs), std::span(node.captures)})
+      for (const Id value : read) ++readers_[value];
     nodes_.push_back(std::move(node));
   }
 
@@ -89,7 +94,7 @@ class Graphed {
       const std::vector<Id>& read = step.by_body ? node.captures : node.inputs;
       for (std::size_t i = 0; i < read.size(); ++i) {
         std::vector<const Placed*> place{&node};
-        if ((any || may_read(step, node, i)) && leads(shape, last - 1, read[i], place)) out.push_back(std::move(place));
+        if ((any || may_read(step, node, i)) && leads(shape, last - 1, read[i], place, false)) out.push_back(std::move(place));
       }
     }
     return out;
@@ -100,11 +105,9 @@ class Graphed {
 
   const Facts& facts(Id id) const { return g_.facts(g_.egraph().find(id)); }
 
-  std::size_t readers(Id value) const {
-    std::size_t n = 0;
-    for (const Placed& node : nodes_)
-      for (const auto& read : {std::span(node.inputs), std::span(node.captures)}) n += std::ranges::count(read, value);
-    return n;
+  bool read_once(Id value) const {
+    const auto found = readers_.find(value);
+    return found != readers_.end() && found->second == 1;
   }
 
   bool may_read(const Step& step, const Placed& node, std::size_t i) const {
@@ -120,7 +123,9 @@ class Graphed {
     if (!step.dtypes.empty() && !step.dtypes.contains(std::string(dtype_name(facts(value).dtype)))) return false;
     if (!step.from.empty() && (node.inputs.empty() || !step.from.contains(std::string(dtype_name(facts(node.inputs[0]).dtype)))))
       return false;
-    if (step.zero_point_of_0 && !has_zero_point_of_0(node)) return false;
+    if (step.one_scale && !has_one_scale(node)) return false;
+    if (step.no_constant && (node.inputs.empty() || facts(node.inputs[0]).constant)) return false;
+    if (step.zero_point && (node.inputs.size() < 3 || facts(node.inputs[2]).kind == Facts::Kind::kAbsent)) return false;
     if (step.per_axis && !has_several_scales(node)) return false;
     if (step.integer_bias && node.inputs.size() > 2 && !is_dequantized(node.inputs[2])) return false;
     return !step.moves_first_axis || moves_first_axis(node);
@@ -137,11 +142,12 @@ class Graphed {
     return scale.shape && !std::ranges::all_of(*scale.shape, [&](Dim d) { return g_.dims().value(d) == 1; });
   }
 
-  // A dequantized constant is a constant there, too.
-  bool has_zero_point_of_0(const Placed& node) const {
-    if (node.inputs.size() < 3 || facts(node.inputs[0]).constant) return false;
-    const auto zero = g_.value(g_.egraph().find(node.inputs[2]));
-    return zero && std::all_of(zero->bytes().begin(), zero->bytes().end(), [](std::byte b) { return b == std::byte{0}; });
+  bool has_one_scale(const Placed& node) const {
+    return node.inputs.size() > 1 && std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](Id id) {
+             const Facts& f = facts(id);
+             if (f.kind == Facts::Kind::kAbsent) return true;
+             return f.constant && f.shape && std::ranges::all_of(*f.shape, [&](const Dim& d) { return g_.dims().value(d) == 1; });
+           });
   }
 
   static bool moves_first_axis(const Placed& node) {
@@ -153,18 +159,20 @@ class Graphed {
     return true;
   }
 
-  bool leads(const DeadlyShape& shape, std::size_t step, Id value, std::vector<const Placed*>& place) const {
+  // `once`: something of this step that stands behind is read once.
+  bool leads(const DeadlyShape& shape, std::size_t step, Id value, std::vector<const Placed*>& place, bool once) const {
     const auto maker = makers_.find(value);
     if (maker == makers_.end() || place.size() > kMostSteps) return false;
     const Placed& node = nodes_[maker->second];
     if (!is(shape.steps[step], node, value)) return false;
+    once = once || read_once(value);
     place.push_back(&node);
     if (step == 0) return true;
     if (!node.inputs.empty()) {
-      if (shape.steps[step].repeats && leads(shape, step, node.inputs[0], place)) return true;
-      if (!shape.steps[step].read_once || readers(value) == 1)
+      if (shape.steps[step].repeats && leads(shape, step, node.inputs[0], place, once)) return true;
+      if (!shape.steps[step].read_once || once)
         for (std::size_t i = 0; i < (shape.steps[step].any_input ? node.inputs.size() : 1); ++i)
-          if (leads(shape, step - 1, node.inputs[i], place)) return true;
+          if (leads(shape, step - 1, node.inputs[i], place, false)) return true;
     }
     place.pop_back();
     return false;
@@ -172,7 +180,7 @@ class Graphed {
 
   const OnnxEGraph& g_;
   std::vector<Placed> nodes_;
-  std::unordered_map<Id, std::size_t> makers_;
+  std::unordered_map<Id, std::size_t> makers_, readers_;
 };
 
 Graphed as_it_came(const OnnxEGraph& g, const Lowered& lowered) {

@@ -15,7 +15,7 @@ struct ByteScale {
   float scale, zero;
 };
 inline ByteScale byte_scale(float low, float high) {
-  const float scale = high == low ? 1.0f / 255.0f : (high - low) / 255.0f;
+  const float scale = high == low ? 1.0f : (high - low) / 255.0f;
   return {scale, std::nearbyint(std::clamp(0.0f - low / scale, 0.0f, 255.0f))};
 }
 

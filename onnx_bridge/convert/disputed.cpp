@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -87,6 +88,53 @@ bool is_pooled_otherwise_by_release(const Asked& a) {
   return false;
 }
 
+// ONNX Runtime's bound is the largest finite number where none is given.
+bool is_infinity_without_bound(const Asked& a) {
+  const auto numbers = a.value(0);
+  for (std::int64_t i = 0; numbers && i < numbers->size(); ++i)
+    if (const double x = element_as_double(*numbers, i).value_or(0); std::isinf(x) && !a.has(x < 0 ? 1 : 2)) return true;
+  return false;
+}
+
+// Whether one of the numbers of an input is none, or as large.
+bool reaches(const Asked& a, std::size_t i, double limit) {
+  const auto numbers = a.value(i);
+  for (std::int64_t k = 0; numbers && k < numbers->size(); ++k)
+    if (!(std::abs(element_as_double(*numbers, k).value_or(0)) < limit)) return true;
+  return false;
+}
+
+double largest(const Tensor& numbers) {
+  double out = 0;
+  for (std::int64_t k = 0; k < numbers.size(); ++k) {
+    const double x = std::abs(element_as_double(numbers, k).value_or(0));
+    if (!(x <= out)) out = x;  // NaN stays
+  }
+  return out;
+}
+
+// No language defines the conversion of what lies beyond the integers.
+bool is_power_beyond_integers(const Asked& a) {
+  constexpr double kEnd32 = 2147483648.0, kEnd64 = 9223372036854775808.0;
+  const auto base = a.value(0), exponent = a.value(1);
+  if (!base || !exponent || (base->dtype() != DType::kInt32 && base->dtype() != DType::kInt64)) return false;
+  for (std::int64_t k = 0; k < exponent->size(); ++k)
+    if (!(element_as_double(*exponent, k).value_or(0) >= 0)) return true;
+  return !(std::pow(std::max(largest(*base), 1.0), largest(*exponent)) < (base->dtype() == DType::kInt32 ? kEnd32 : kEnd64));
+}
+
+// It takes places for 64-bit integers, whatever they are.
+bool is_sampled_far_away(const Asked& a) {
+  constexpr double kFar = 1e9;
+  return reaches(a, 1, kFar);
+}
+
+// Squares overflow in float, and releases take them, their sums and what they divide in another order.
+bool is_normalized_beyond_squares(const Asked& a) {
+  constexpr double kLarge = 1e15;
+  return a.is_constant(0) && reaches(a, 0, kLarge);
+}
+
 // Nothing to sum: releases up to 1.20 then take the other summand as it is.
 bool is_bias_alone(const Asked& a) {
   const Attribute* beta = find_attribute(a.node.attributes, "beta");
@@ -107,7 +155,9 @@ struct Dispute {
 
 constexpr std::string_view kPools = "windows that reach beyond the padding of a pool are counted otherwise by releases of ONNX Runtime";
 
-constexpr std::array<Dispute, 8> kDisputes{{
+constexpr std::string_view kSquares = "squares of a normalization that overflow are read otherwise by releases of ONNX Runtime";
+
+constexpr std::array<Dispute, 18> kDisputes{{
     {"Slice", is_backward_to_far_end,
      "a Slice backwards to the largest integer gives nothing by the standard, and all in ONNX Runtime; the smallest integer is meant"},
     {"Pad", wraps_and_cuts, "Pad wraps before it cuts off by the standard, and after it in ONNX Runtime"},
@@ -115,7 +165,18 @@ constexpr std::array<Dispute, 8> kDisputes{{
     {"AveragePool", is_pooled_otherwise_by_release, kPools},
     {"LpPool", is_pooled_otherwise_by_release, kPools},
     {"MaxPool", is_pooled_otherwise_by_release, kPools},
+    {"Clip", is_infinity_without_bound, "a Clip without a bound makes the largest finite number of an infinity in ONNX Runtime"},
+    {"GridSample", is_sampled_far_away, "places of a GridSample that are no numbers, or far away, are read otherwise by ONNX Runtime"},
     {"Gemm", is_bias_alone, "a Gemm of inner size 0 takes no heed of beta in ONNX Runtime 1.20"},
+    {"Pow", is_power_beyond_integers, "a Pow of integers that leaves them is another number in ONNX Runtime"},
+    {"LayerNormalization", is_normalized_beyond_squares, kSquares},
+    {"RMSNormalization", is_normalized_beyond_squares, kSquares},
+    {"GroupNormalization", is_normalized_beyond_squares, kSquares},
+    {"InstanceNormalization", is_normalized_beyond_squares, kSquares},
+    {"LpNormalization", is_normalized_beyond_squares, kSquares},
+    {"BatchNormalization", is_normalized_beyond_squares, kSquares},
+    {"MeanVarianceNormalization", [](const Asked& a) { return a.is_constant(0); },
+     "a MeanVarianceNormalization has no epsilon in ONNX Runtime"},
     {"MaxUnpool", [](const Asked& a) { return a.has(2); }, "indices of a MaxUnpool with output_shape are read otherwise by ONNX Runtime"},
 }};
 

@@ -58,7 +58,8 @@ def test_no_product_of_halves_ends_the_runtime(tmp_path, first, second, bias):
 @pytest.mark.parametrize("target", ["ort-cpu", "onnx", "qnn-htp", "npu-4d"])
 @pytest.mark.parametrize("opset", [21, 23])
 @pytest.mark.parametrize("reader", ["output", "Abs"])
-def test_nothing_is_moved_behind_a_dequantizer_that_is_quantized_without_its_zero_point(tmp_path, target, opset, reader):
+@pytest.mark.parametrize("zero", [0, -32])
+def test_nothing_is_moved_behind_a_dequantizer_that_is_quantized_without_its_zero_point(tmp_path, target, opset, reader, zero):
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
@@ -68,7 +69,25 @@ def test_nothing_is_moved_behind_a_dequantizer_that_is_quantized_without_its_zer
         helper.make_node("Flatten", ["u"], ["f"], axis=2),
         *([helper.make_node(reader, ["f"], ["y"])] if reader != "output" else []),
     ]
-    constants = {"s": np.float32(0.5), "t": np.float32(0.25), "z": np.int8(0), "w": np.int8(7), "one": np.int64([1])}
+    constants = {"s": np.float32(0.5), "t": np.float32(0.25), "z": np.int8(zero), "w": np.int8(7), "one": np.int64([1])}
     outputs = [helper.make_tensor_value_info("a", TensorProto.INT8, None), helper.make_tensor_value_info("b", TensorProto.INT8, None),
                helper.make_tensor_value_info("f" if reader == "output" else "y", 1, None)]
     check(tmp_path, made(nodes, [helper.make_tensor_value_info("x", 1, [6])], outputs, constants, opset), target)
+
+
+@pytest.mark.parametrize("target", ["ort-cpu", "onnx", "npu-4d"])
+@pytest.mark.parametrize("first, second", [(1, 0), (1, 1), (1, 2), (2, 0)])
+def test_no_two_views_stand_behind_a_dequantizer_where_one_is_read_once(tmp_path, target, first, second):
+    """The model's own views stand in front of dequantizers; `first` and `second` say how often each dequantized view is read."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("Slice", ["q", "zero", "two", "zero"], ["a"]),
+        helper.make_node("Unsqueeze", ["a", "zero"], ["b"]),
+        helper.make_node("DequantizeLinear", ["a", "s", "z"], ["t"]),
+        helper.make_node("DequantizeLinear", ["b", "s", "z"], ["r"]),
+        *(helper.make_node(op, ["t"], [f"t{op}"]) for op in ("Abs", "Neg")[:first]),
+        *(helper.make_node(op, ["r"], [f"r{op}"]) for op in ("Abs", "Neg")[:second]),
+    ]
+    outputs = [f"t{op}" for op in ("Abs", "Neg")[:first]] + ([f"r{op}" for op in ("Abs", "Neg")[:second]] or ["r"])
+    constants = {"s": np.float32(0.5), "z": np.int8(3), "zero": np.int64([0]), "two": np.int64([2])}
+    check(tmp_path, made(nodes, [helper.make_tensor_value_info("x", 1, [6])], [helper.make_tensor_value_info(name, 1, None) for name in outputs], constants, 21), target)

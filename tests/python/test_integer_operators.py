@@ -232,6 +232,21 @@ def test_a_group_becomes_the_operator_where_the_target_has_it(tmp_path, takes_op
         close(wanted[output], got[output])
 
 
+@pytest.mark.parametrize("op, two", [("Sigmoid", False), ("LeakyRelu", False), ("Add", True), ("Mul", True)])
+def test_operators_have_the_zero_points_that_groups_leave_out(tmp_path, takes_operators, op, two):
+    """ONNX Runtime dies of a function's operator without the result's, and refuses a sum or a product without one."""
+    pair = "b = DequantizeLinear (w, s)  c = %s (a, b)" % op if two else "c = %s (a)" % op
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 17]> g (uint8[2,3] x, uint8[2,3] w) => (uint8[2,3] y) <float s = {{0.1}}>
+      {{ a = DequantizeLinear (x, s)  {pair}  y = QuantizeLinear (c, s) }}""")
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", takes_operators, "--within-one-step", "--cost", "nodes", "--no-verify")
+    (node,) = onnx.load(tmp_path / "o.onnx").graph.node
+    assert node.domain == MICROSOFT and all(node.input)
+    feed = {name: np.arange(6, dtype=U).reshape(2, 3) * 40 for name in "xw"}
+    wanted, got = onnxruntime_outputs(tmp_path / "m.onnx", feed), onnxruntime_outputs(tmp_path / "o.onnx", feed)
+    close(wanted["y"], got["y"])
+
+
 @pytest.mark.parametrize("target", ["onnx", "ort-cpu@1.31"])
 @pytest.mark.parametrize("axis", [-1, -2])
 @pytest.mark.parametrize("op, per_axis", [("Concat", False), ("Concat", True), ("Split", False), ("Split", True), ("QLinearConcat", False)])

@@ -452,6 +452,15 @@ DISPUTED = {
                             {"x": np.arange(5, dtype=F).reshape(1, 1, 5)}),
     "window_longer_than_all": ("(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,4] c = {1, 2, 5, 4}> { f = MaxPool <kernel_shape = [3], strides = [2], dilations = [2]> (c)  y = Concat <axis = 2> (f, x) }",
                                {"x": np.arange(5, dtype=F).reshape(1, 1, 5)}),
+    "infinity_without_a_bound": ("(float[n] x) => (float[m] y) <float[3] c = {1, inf, 2}, float l = {0}> { f = Clip (c, l)  y = Concat <axis = 0> (f, x) }", {"x": np.arange(5, dtype=F)}),
+    "places_far_away": ("(float[1,1,1,n] x) => (float[1,1,1,m] y) <float[1,1,2,2] c = {1, 2, 3, 4}, float[1,1,2,2] p = {1e30, 0.5, 0.1, 0.2}> { f = GridSample (c, p)  y = Concat <axis = 3> (f, x) }",
+                        {"x": np.arange(5, dtype=F).reshape(1, 1, 1, 5)}),
+    "power_beyond_integers": ("(int32[n] x) => (int32[m] y) <int32[2] a = {2, 3}, int32[2] b = {31, 2}> { f = Pow (a, b)  y = Concat <axis = 0> (f, x) }", {"x": np.arange(5, dtype=np.int32)}),
+    "power_below_one": ("(int64[n] x) => (int64[m] y) <int64[2] a = {0, 3}, int64[2] b = {-1, 2}> { f = Pow (a, b)  y = Concat <axis = 0> (f, x) }", {"x": np.arange(5)}),
+    "squares_beyond_floats": ("(float[1,n] x) => (float[1,m] y) <float[1,3] c = {1e30, 1, 2}, float[3] s = {1, 1, 1}> { f = LayerNormalization (c, s)  y = Concat <axis = 1> (f, x) }",
+                              {"x": np.arange(5, dtype=F).reshape(1, 5)}),
+    "mean_of_equal_numbers": ("(float[1,1,1,n] x) => (float[1,1,1,m] y) <float[1,1,1,3] c = {1, 1, 1}> { f = MeanVarianceNormalization <axes = [3]> (c)  y = Concat <axis = 3> (f, x) }",
+                              {"x": np.arange(5, dtype=F).reshape(1, 1, 1, 5)}),
     "product_of_nothing": ("(float[n,0] x) => (float[n,3] y) <float[0,3] b = {}, float[3] c = {1, 2, 3}> { f = Gemm <beta = 0.5> (x, b, c)  y = Relu (f) }", {"x": np.zeros((2, 0), F)}),
 }
 USUAL = {
@@ -480,6 +489,19 @@ def test_a_pool_that_is_read_otherwise_before_opset_19_stays_before_it(tmp_path)
     text = "(float[1,1,4] x) => (float[1,1,m] y) { a = Relu (x)  b = Relu (a)  y = AveragePool <kernel_shape = [2], strides = [2], pads = [0, 1], ceil_mode = 1> (b) }"
     assert check(tmp_path, parsed(text, 17), [{"x": np.arange(4, dtype=F).reshape(1, 1, 4)}], *TARGETS[0]) == ["Relu", "AveragePool"]
     assert onnx.load(tmp_path / "out.onnx").opset_import[0].version < 19
+
+
+def test_the_scale_of_zeros_is_one(tmp_path):
+    text = "(float[n] x) => (uint8[3] q, float s, uint8 z, float[n] y) <float[3] c = {0, 0, 0}> { q, s, z = DynamicQuantizeLinear (c)  y = Neg (x) }"
+    assert check(tmp_path, text, [{"x": np.ones(2, F)}]) == ["Neg"]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=" ".join)
+def test_no_mean_variance_normalization_is_made_of_its_body(tmp_path, target):
+    """ONNX Runtime's has no epsilon."""
+    text = """(float[2,3,4,5] x) => (float[2,3,4,5] y) <int64[2] a = {2, 3}, float e = {1e-9}>
+      { m = ReduceMean (x, a)  d = Sub (x, m)  s = Mul (d, d)  v = ReduceMean (s, a)  r = Sqrt (v)  t = Add (r, e)  y = Div (d, t) }"""
+    check(tmp_path, text, [{"x": np.zeros((2, 3, 4, 5), F)}, {"x": np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(F)}], *target)
 
 
 @pytest.mark.parametrize("size", [2049, 8192, 65536])

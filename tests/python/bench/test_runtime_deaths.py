@@ -15,10 +15,10 @@ def test_what_ends_the_process_is_known():
     done = subprocess.run([sys.executable, ROOT / "bench" / "runtime_deaths.py", sys.executable], capture_output=True, text=True, check=True)
     dead = re.findall(r"signal \d+: (.*)", done.stdout)
     quantized, moved, reshaped, refused = json.loads((ROOT / "extract" / "runtimes" / "dies_of.json").read_text())
-    between = [re.match(r"DequantizeLinear \w+, (\w+), If$", name) for name in dead if name.startswith("DequantizeLinear")]
+    between = [re.match(r"DequantizeLinear \w+ \d, (\w+), If$", name) for name in dead if name.startswith("DequantizeLinear")]
     assert {found[1] for found in between} == set(quantized["steps"][1]["operators"])
     products = [name for name in dead if name.startswith("Transpose")]
     assert any("Reshape" in name for name in products) and any("Reshape" not in name for name in products)
     assert all(name.endswith("MatMul with a matrix") for name in products) and moved["steps"][1]["with_matrix"] and reshaped["steps"][2]["with_matrix"]
-    anew = [re.match(r"DequantizeLinear (\w+), (\w+), (node|output)$", name) for name in re.findall(r"refused: (.*)", done.stdout)]
-    assert {found[1] for found in anew} == set(refused["steps"][0]["from"]) and {found[2] for found in anew} == set(refused["steps"][1]["operators"])
+    anew = [re.match(r"DequantizeLinear (\w+) (\d), (\w+), (node|output)$", name) for name in re.findall(r"refused: (.*)", done.stdout)]
+    assert {found[1] for found in anew} == set(refused["steps"][0]["from"]) and {found[2] for found in anew} == {"0", "5"} and {found[3] for found in anew} == set(refused["steps"][1]["operators"])
