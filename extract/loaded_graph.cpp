@@ -75,7 +75,8 @@ class LoadedGraph {
       --readers_[at(shape)];
       node.guesses_size = others > 0;
       node.inputs[1] = value_of_class(classes_[at(shape)]);
-      drop_unread_before(maker[0]);
+      ++readers_[at(node.inputs[1])];
+      drop_with_makers(maker[0]);
     }
   }
 
@@ -151,6 +152,8 @@ class LoadedGraph {
   int new_value(Id id, int maker) {
     classes_.push_back(e_.find(id));
     makers_.push_back(maker);
+    readers_.push_back(0);
+    users_.emplace_back();
     return static_cast<int>(classes_.size()) - 1;
   }
 
@@ -226,7 +229,7 @@ class LoadedGraph {
     const auto is_number = [&](Dim d) { return g_.dims().value(d).has_value(); };
     const auto is_computed = [&](const LoadedNode& node) {
       if (node.key.op_type == "DequantizeLinear" || node.key.op_type == "QuantizeLinear" || node.key.unique != 0) return false;
-      if (one_of(node.key.op_type, {"If", "Loop", "Scan"})) return false;
+      if (one_of(node.key.op_type, {"If", "Loop", "Scan", "CastLike"})) return false;
       if (node.key.op_type == "Shape" || node.key.op_type == "Size") {
         const auto& shape = facts(node.inputs.front()).shape;
         if (shape && std::all_of(shape->begin(), shape->end(), is_number)) return true;
@@ -243,6 +246,8 @@ class LoadedGraph {
       if (!node.gone)
         for (const int v : node.inputs) ++readers_[at(v)];
     for (std::size_t n = nodes_.size(); n-- > 0;) drop_if_unread(static_cast<int>(n));
+    for (std::size_t n = 0; n < nodes_.size(); ++n)
+      for (const int v : nodes_[n].inputs) users_[at(v)].push_back(static_cast<int>(n));
   }
 
   // The runtime knows the shapes that the file tells, and those that follow from them without looking into values.
@@ -311,15 +316,24 @@ class LoadedGraph {
                static_cast<std::int64_t>(std::min(*end, kFar))};
   }
 
-  void drop_unread_before(int last) {
-    for (int n = last; n >= 0; --n) drop_if_unread(n);
+  // A node that nothing reads, and then what made its inputs.
+  void drop_with_makers(int n) {
+    std::vector<int> open{n};
+    while (!open.empty()) {
+      const int next = open.back();
+      open.pop_back();
+      if (!drop_if_unread(next)) continue;
+      for (const int v : nodes_[at(next)].inputs)
+        if (makers_[at(v)] >= 0) open.push_back(makers_[at(v)]);
+    }
   }
 
-  void drop_if_unread(int n) {
+  bool drop_if_unread(int n) {
     LoadedNode& node = nodes_[at(n)];
-    if (node.gone || std::any_of(node.outputs.begin(), node.outputs.end(), [&](int v) { return readers_[at(v)] > 0; })) return;
+    if (node.gone || std::any_of(node.outputs.begin(), node.outputs.end(), [&](int v) { return readers_[at(v)] > 0; })) return false;
     node.gone = true;
     for (const int v : node.inputs) --readers_[at(v)];
+    return true;
   }
 
   // A spelling is fused where nothing else reads a value in it.
@@ -350,7 +364,7 @@ class LoadedGraph {
       node.gone = false;
       node.beside = fusion.beside;
       node.key = std::move(made.key), node.op = kNone, node.classes.clear(), node.inputs = std::move(made.inputs);
-      for (const int v : node.inputs) ++readers_[at(v)];
+      for (const int v : node.inputs) ++readers_[at(v)], users_[at(v)].push_back(n);
       return true;
     }
     return false;
@@ -363,8 +377,10 @@ class LoadedGraph {
       for (const int v : nodes_[at(of)].inputs) --readers_[at(v)];
       nodes_[at(of)].gone = true;
     }
-    for (LoadedNode& node : nodes_)
-      if (!node.gone) std::replace(node.inputs.begin(), node.inputs.end(), result, by);
+    for (const int reader : std::exchange(users_[at(result)], {})) {
+      std::replace(nodes_[at(reader)].inputs.begin(), nodes_[at(reader)].inputs.end(), result, by);
+      users_[at(by)].push_back(reader);
+    }
     std::replace(outputs_.begin(), outputs_.end(), result, by);
     readers_[at(by)] += std::exchange(readers_[at(result)], 0);
     return true;
@@ -387,6 +403,7 @@ class LoadedGraph {
   std::vector<Id> classes_;  // by value, as are these
   std::vector<int> makers_, readers_;
   std::vector<bool> shape_known_;
+  std::vector<std::vector<int>> users_;  // nodes; also such as are gone
   std::vector<int> outputs_;
   std::unordered_map<std::string, int> names_;
   std::map<Id, int> others_;

@@ -1,7 +1,13 @@
 #include "extract/target/load_fusions.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "extract/price/op_sizes.h"
 #include "extract/target/load_match.h"
 #include "extract/target/load_pattern.h"
 #include "fmt/format.h"
@@ -53,15 +59,31 @@ class Adder {
     const LoadMatcher<EGraphView> matcher(view_);
     const LoadGuards<EGraphView> guards(view_, g_.dims(), fusion);
     std::vector<std::pair<Id, LoadMatch<EGraphView>>> found;
-    for (const Id id : e_.classes()) {
-      if (found.size() > kMostFound) break;
-      for (const NodeId n : e_.class_nodes(id))
-        if (matcher.is_one_of(fusion.pattern, n))
-          for (auto& m : matcher.of_node(fusion.pattern, n, kMostOfNode))
-            if (guards.hold(m)) found.emplace_back(id, std::move(m));
-    }
+    for (const std::string& op : fusion.pattern.operators)
+      for (const NodeId n : by_operator_[op]) {
+        if (found.size() > kMostFound) break;
+        if (!e_.is_live(n) || !matcher.is_one_of(fusion.pattern, n)) continue;
+        for (auto& m : matcher.of_node(fusion.pattern, n, kMostOfNode))
+          if (guards.hold(m)) found.emplace_back(view_.value_of(n), std::move(m));
+      }
     for (const auto& [id, m] : found) add(fusion.becomes, id, m);
     if (!found.empty()) e_.rebuild();
+  }
+
+  // The e-nodes of operators that stand last in a spelling, found once for all fusions.
+  void look_for(const std::vector<const LoadFusion*>& fusions) {
+    for (const LoadFusion* fusion : fusions)
+      for (const std::string& op : fusion->pattern.operators) by_operator_[op];
+    absl::flat_hash_map<OpId, std::vector<NodeId>*> of_op;
+    for (const Id id : e_.classes())
+      for (const NodeId n : e_.class_nodes(id)) {
+        const auto [it, is_new] = of_op.try_emplace(e_.node(n).op, nullptr);
+        if (is_new) {
+          const auto known = by_operator_.find(operator_name(view_.key(n).domain, view_.key(n).op_type));
+          it->second = known == by_operator_.end() ? nullptr : &known->second;
+        }
+        if (it->second) it->second->push_back(n);
+      }
   }
 
  private:
@@ -75,6 +97,7 @@ class Adder {
     for (const NodeId n : e_.class_nodes(e_.find(made)))
       if (e_.node(n).op == op) {
         g_.notes<FusedAtLoad>().of.try_emplace(n, FusedAtLoad::Spelling{m.nodes, m.leaves});
+        if (const auto it = by_operator_.find(becomes.operators.front()); it != by_operator_.end()) it->second.push_back(n);
         break;
       }
     e_.merge(id, made);
@@ -83,13 +106,17 @@ class Adder {
   OnnxEGraph& g_;
   EGraph& e_;
   const EGraphView view_;
+  std::map<std::string, std::vector<NodeId>> by_operator_;
 };
 
 }  // namespace
 
 void add_load_fusions(OnnxEGraph& g, const Target& target) {
+  const std::vector<const LoadFusion*> fusions = load_fusions_of(target);
+  if (fusions.empty()) return;
   Adder adder(g);
-  for (const LoadFusion* fusion : load_fusions_of(target))
+  adder.look_for(fusions);
+  for (const LoadFusion* fusion : fusions)
     if (fusion->becomes.what == LoadPattern::What::kOperator) adder.add(*fusion);  // rules know what is a value
 }
 

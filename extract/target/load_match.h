@@ -15,9 +15,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "extract/price/op_sizes.h"
 #include "extract/target/load_pattern.h"
 #include "extract/target/target_json.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
@@ -55,8 +55,12 @@ class LoadMatcher {
   bool is_one_of(const LoadPattern& pattern, Node n) const {
     const OpKey& key = view_.key(n);
     if (key.version != 0 || key.unique != 0 || (key.role != UnitRole::kNone && key.role != UnitRole::kFused)) return false;
-    const std::string name = operator_name(key.domain, key.op_type);
-    return std::find(pattern.operators.begin(), pattern.operators.end(), name) != pattern.operators.end() &&
+    const auto is_it = [&](std::string_view name) {
+      if (key.domain.empty()) return name == key.op_type;
+      const std::size_t end = key.domain.size();
+      return name.starts_with(key.domain) && name.substr(end).starts_with("::") && name.substr(end + 2) == key.op_type;
+    };
+    return std::any_of(pattern.operators.begin(), pattern.operators.end(), is_it) &&
            (pattern.attributes.empty() || refuse_attributes(pattern.attributes, key.attributes).empty());
   }
 
