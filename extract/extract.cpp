@@ -50,7 +50,7 @@ absl::StatusOr<Selection> original_selection(const OnnxEGraph& g, const Lowered&
   const auto choice = original_choice(g, lowered, p);
   if (!choice.ok()) return choice.status();
   Selection result = without_units(g, lowered.roots, to_selection(p, *choice));
-  const AtLoad loaded = at_load(g, target, p, *choice);
+  const AtLoad loaded = at_load(g, prices_fusions(cost) ? target : nullptr, p, *choice);
   result.cost_before = result.cost = loaded.price.cost;
   return result;
 }
@@ -73,12 +73,13 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   if (!other.ok()) return other.status();
   NodeChoice choice = clearly_less(other->cost, search.cost(), kLeastGain) ? other->choice : search.choice();
   if (options.memory_slack > 0) choice = least_memory(g, lowered, p, choice, options);
-  AtLoad was = at_load(g, &target, p, inside.ok() ? *inside : own), now = at_load(g, &target, p, choice);
+  const Target* loading = prices_fusions(cost) ? &target : nullptr;
+  AtLoad was = at_load(g, loading, p, inside.ok() ? *inside : own), now = at_load(g, loading, p, choice);
   // What the runtime makes of the model as it came may be cheaper than all that extraction looks at.
-  const Price own_loaded = inside.ok() ? at_load(g, &target, p, own).price : was.price;
+  const Price own_loaded = inside.ok() ? at_load(g, loading, p, own).price : was.price;
   if (const double most = own_loaded.cost * (1 + options.memory_slack); now.price > Price(own_loaded.refused, most * (1 + kLeastGain))) {
     choice = own;
-    now = at_load(g, &target, p, own);
+    now = at_load(g, loading, p, own);
   }
   Selection result = without_units(g, lowered.roots, to_selection(p, choice));
   if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty()) {
@@ -102,7 +103,7 @@ absl::StatusOr<double> cost_with_pinned(const OnnxEGraph& g, const Lowered& lowe
   for (int round = 0; round < options.improvement_rounds && search.sweep(); ++round) {
   }
   Selection result = to_selection(p, search.choice());
-  result.cost = at_load(g, &target, p, search.choice()).price.cost;
+  result.cost = at_load(g, prices_fusions(cost) ? &target : nullptr, p, search.choice()).price.cost;
   for (const auto& [id, node] : options.pinned) {
     const Choice* choice = result.find(g.egraph().find(id));
     if (!choice || choice->node != node) return std::numeric_limits<double>::infinity();

@@ -243,6 +243,7 @@ class ProblemBuilder {
   // What the runtime makes of a spelling costs what its operator does, and is refused where a node of the spelling is.
   Price fused_cost(Id id, NodeId n, const ENode& node, const FusedAtLoad::Spelling& spelling) const {
     Price price;
+    double wish = 1;  // the file holds the spelling
     bool original = true;
     for (const NodeId of : spelling.nodes) {
       const ENode spelled = e_.node(of);
@@ -251,10 +252,14 @@ class ProblemBuilder {
       if (options_.left_out.contains(of) || (pinned != options_.pinned.end() && pinned->second != of)) return kInfinity;
       price.refused += node_cost(made, of, spelled, g_.key(spelled.op)).refused;
       original = original && is_original(spelled);
+      wish = std::max(wish, wish_price(spelled, made));
     }
     const auto [it, is_new] = asked_->cost.try_emplace(n);
     if (is_new) it->second = cost_.cost(g_, node, id);
-    price.cost = it->second * kLosesToFused + (original ? 0 : kPreferOriginal);
+    // Where operators are counted, those of the file count, too.
+    const double loses =
+        cost_.unit() == "operators" ? std::max(kLosesToFused, kShareOfFile * static_cast<double>(spelling.nodes.size())) : kLosesToFused;
+    price.cost = it->second * loses * wish + (original ? 0 : kPreferOriginal);
     return price;
   }
 
@@ -421,8 +426,9 @@ class ProblemBuilder {
   // At equal cost the model's own nodes stay, and computed constants are written only where that saves something.
   static constexpr Id kBlockerBase = Id{1} << 31;  // above any class id
   static constexpr double kPreferOriginal = 1e-9, kPreferFolded = 1e-10, kFragile = 1e-8;
-  // What the runtime would fuse is written as one operator where there is one: it says what it is, and other runtimes have it, too.
-  static constexpr double kLosesToFused = 1 + 1e-3;
+  // What the runtime would fuse is written as one operator where there is one, within what prices tell apart: it says what it is, and
+  // other runtimes have it, too.
+  static constexpr double kLosesToFused = 1.25, kShareOfFile = 0.75;
   // What a rule makes is an integer operator in models of such operators, and a unit (kLosesTies in node_units.cpp) in others, though it
   // has no scale of a bias to store.
   static constexpr double kWinsOverUnits = 1 + 5e-7, kLosesToUnits = 1.05;

@@ -43,6 +43,9 @@ class CostModel {
   virtual double constant_cost(std::size_t bytes) const = 0;
 };
 
+// Whether a model prices operators that a file does not hold, but the runtime makes at load. A user's own tells of those that it names.
+inline bool prices_fusions(const CostModel& cost) { return !cost.unit().empty(); }
+
 // Sizes of symbolic dims at which costs are computed, and how much they count.
 struct CostPoint {
   std::map<std::string, std::int64_t> symbols;

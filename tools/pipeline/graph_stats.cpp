@@ -30,7 +30,7 @@ class NodeCounter {
       if (node.domain.empty() && node.op_type == "Constant") {
         ++stats.constants;
         for (const Attribute& a : node.attributes)
-          if (a.type == AttributeType::kTensor) add_weight(a.t(), stats);
+          if (a.type == AttributeType::kTensor && a.ref.empty()) add_weight(a.t(), stats);
         continue;
       }
       ++stats.nodes;

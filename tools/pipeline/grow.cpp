@@ -172,7 +172,9 @@ void close(Grown& graph, const Task& task) {
   apply("sum_for_add", [&](OnnxEGraph& g) { add_sums_for_adds(g, graph.lowered, task.target); });
   apply("fused_conv_for_conv", [&](OnnxEGraph& g) { add_fused_convs_for_convs(g, task.target); });
   apply("node_unit", [&](OnnxEGraph& g) { add_node_units(g, graph.lowered, task.target); });
-  apply("load_fusion", [&](OnnxEGraph& g) { add_load_fusions(g, task.target); });
+  apply("load_fusion", [&](OnnxEGraph& g) {
+    if (prices_fusions(task.cost)) add_load_fusions(g, task.target);
+  });
 }
 
 std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& without, const Task& task) {
@@ -232,7 +234,7 @@ class Grower {
     if (graph.lowered.inlined.empty() && std::none_of(sources.begin(), sources.end(), quantizes))
       return load_as_it_is(g, graph.lowered, task_.target, task_.cost, sizes);
     add_node_units(g, graph.lowered, task_.target);
-    add_load_fusions(g, task_.target);
+    if (prices_fusions(task_.cost)) add_load_fusions(g, task_.target);
     ExtractOptions options;
     options.usual_sizes = sizes;
     options.opset_limit = graph.model->opset("");

@@ -7,6 +7,7 @@
 #include "extract/onnx_problem.h"
 #include "extract/price/op_sizes.h"
 #include "extract/sample.h"
+#include "extract/target/load_fusions.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
@@ -53,7 +54,7 @@ void add_run(RunReport& into, RunReport run) {
 
 void add_runs(const Grown& grown, OptimizeReport& report) {
   add_run(report.run, grown.run);
-  report.egraph_nodes += grown.g->egraph().num_nodes();
+  report.egraph_nodes += grown.g->egraph().num_nodes() - grown.g->notes<FusedAtLoad>().of.size();  // which no rule made
   report.egraph_classes += grown.g->egraph().num_classes();
   for (const auto& [graph, body] : grown.bodies) add_runs(*body, report);
 }
@@ -349,7 +350,7 @@ void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report
 
 // Prices of what will run: of the model and of the result as they are, with nothing in mind that rules found out.
 void note_loaded(const Model& model, const Model& result, const Task& task, OptimizeReport& report) {
-  if (!task.target.fuses_at_load) return;
+  if (!task.target.fuses_at_load || !prices_fusions(task.cost)) return;
   const auto before = load(model, task), after = load(result, task);
   if (!before.ok() || !after.ok()) return;
   report.cost_before = before->price.cost, report.before_at_load = before->operators;
