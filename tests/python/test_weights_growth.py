@@ -42,7 +42,7 @@ def sixteen_bits(layers=2, width=160):
     return make_model(nodes, [value("x", TensorProto.FLOAT, [4, width])], [value(x, TensorProto.FLOAT, [4, width])], constants, opset=21)
 
 
-@pytest.mark.parametrize("target", ["ort-cpu@1.31", "onnx"])
+@pytest.mark.parametrize("target", ["ort-cpu@1.31"])
 def test_what_the_runtime_unpacks_at_load_stays_packed(tmp_path, target):
     onnx.save(packed_layers(), path := tmp_path / "m.onnx")
     said = run_ok(path, "-o", out := tmp_path / "out.onnx", "--target", target).stdout

@@ -251,6 +251,7 @@ class PlaceExplainer {
     std::vector<std::pair<NodeId, NodeId>> out;
     for (NodeId n : e_.class_nodes(id)) {
       const ENode node = e_.node(n);
+      if (g_.key(node.op).role == UnitRole::kFused) continue;  // the runtime's, of another spelling
       if (g_.key(node.op).op_type != kProjOp) {
         out.emplace_back(n, n);
         continue;

@@ -27,7 +27,9 @@ class FusedNodes {
     for (const Id id : e_.classes())
       for (const NodeId n : e_.class_nodes(id)) {
         const OpKey& key = g.key(e_.node(n).op);
-        if (key.domain == "#" || key.role != UnitRole::kNone || e_.made_by(n) == kNone || is_of_model(lowered, n)) continue;
+        if (key.domain == "#" || (key.role != UnitRole::kNone && key.role != UnitRole::kFused) || e_.made_by(n) == kNone ||
+            is_of_model(lowered, n))
+          continue;
         const std::string op = qualified_name(key.domain, key.op_type);
         const std::string_view family = fused_family(op);
         if (family.empty()) continue;
