@@ -306,7 +306,7 @@ class ProblemBuilder {
 
   // How many times its cost an integer operator counts that rules make.
   double price_of_new(const IntegerKernel& integer, const ENode& node) const {
-    const bool is_signed = target_ && target_->makes_units() && g_.facts(node.children[integer.tensors.front()]).dtype == DType::kInt8;
+    const bool is_signed = target_ && !target_->node_units.empty() && g_.facts(node.children[integer.tensors.front()]).dtype == DType::kInt8;
     return (spelled_as_operators_ ? kWinsOverUnits : kLosesToUnits) * (is_signed ? integer.if_signed : 1);
   }
 

@@ -140,8 +140,6 @@ struct Target {
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
   bool fuses_at_load = false;  // its models are run by ONNX Runtime's CPU kernels, after the fusions of load_pattern.h
-  // Another target whose runtime loads models of this one, too: they are priced by the units that it makes. Empty: itself.
-  std::string loads_as;
   std::vector<JoinedAtLoad> joins;
   WeightsQuantizedAtLoad quantizes_weights;
   bool keep_functions = false;            // functions of these operators stay functions, and the file holds them
@@ -162,8 +160,6 @@ struct Target {
   bool takes_empty(const std::string& op) const;
   // The ranks of tensors that an operator ("Op", "domain::Op") may have wherever it stands.
   Ranks ranks(const std::string& op) const;
-  // Whether its own runtime computes between quantizers as the steps of a rule within one step do.
-  bool makes_units() const { return !node_units.empty() && loads_as.empty(); }
   // The newest opset of ai.onnx that a model may be raised to: of the target, and of the release that it is held to.
   std::int64_t highest_opset() const { return release ? std::min(max_opset, release->opset) : max_opset; }
   // The same for a model which holds these operators ("Op").

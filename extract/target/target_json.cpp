@@ -221,14 +221,6 @@ absl::Status read_units(const json& value, Target& t) {
   return absl::OkStatus();
 }
 
-absl::Status read_loads_as(const json& value, Target& t) {
-  t.loads_as = value.get<std::string>();
-  absl::StatusOr<Target> other = builtin_target(t.loads_as);
-  if (!other.ok()) return other.status();
-  t.node_units = std::move(other->node_units);
-  return absl::OkStatus();
-}
-
 // One that is there already, since it holds for every target, is not told twice.
 absl::Status read_joins(const json& value, Target& t) {
   for (const auto& j : value) {
@@ -300,8 +292,6 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
           {f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false), f.value("versions", std::string())});
   else if (key == "node_units")
     return read_units(value, t);
-  else if (key == "loads_as")
-    return read_loads_as(value, t);
   else if (key == "joins")
     return read_joins(value, t);
   else if (key == "runtime")
@@ -314,7 +304,7 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     return bad(
         "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, keep_functions, standard, "
         "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, fuses_at_load, node_units, "
-        "loads_as, joins, quantizes_weights, runtime, assumes");
+        "joins, quantizes_weights, runtime, assumes");
   return absl::OkStatus();
 }
 
@@ -538,10 +528,6 @@ std::string target_text(const Target& t) {
     for (const Attribute& a : u.kernel_attributes) out["node_units"].back()["kernel_attributes"][a.name] = a.i();
   }
   if (t.fuses_at_load) out["fuses_at_load"] = true;
-  if (!t.loads_as.empty()) {
-    out.erase("node_units");
-    out["loads_as"] = t.loads_as;
-  }
   out["joins"] = ordered_json::array();
   for (const JoinedAtLoad& j : t.joins)
     out["joins"].push_back({{"operator", j.op}, {"reader", j.reader}, {"becomes", j.becomes}, {"versions", j.versions}});

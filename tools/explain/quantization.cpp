@@ -54,11 +54,7 @@ std::string scheme_of(std::string_view op) {
 class Quantized {
  public:
   Quantized(const OnnxEGraph& g, const Lowered& lowered, const Target& target)
-      : g_(g),
-        e_(g.egraph()),
-        lowered_(lowered),
-        target_(target.makes_units() ? target : without_units(target)),
-        answers_(g, lowered, target_) {
+      : g_(g), e_(g.egraph()), lowered_(lowered), target_(target), answers_(g, lowered, target) {
     for (const Source& s : lowered.sources)
       if (s.node && s.op != kNone)
         for (const Id id : s.outputs)
@@ -315,13 +311,7 @@ class Quantized {
   const OnnxEGraph& g_;
   const EGraph& e_;
   const Lowered& lowered_;
-  // Of units that another runtime makes nothing is said.
-  static Target without_units(Target target) {
-    target.node_units.clear();
-    return target;
-  }
-
-  const Target target_;
+  const Target& target_;
   UnitAnswers answers_;
   std::map<Id, const Source*> makers_;
   std::set<Id> seen_;  // quantized tensors
@@ -334,7 +324,7 @@ std::string share(double part, double whole) { return whole > 0 ? fmt::format("{
 }  // namespace
 
 std::map<std::string, UnitAnswer> integer_kernels(const Model& model, const Target& target) {
-  if (!target.makes_units() || !is_quantized(model)) return {};
+  if (target.node_units.empty() || !is_quantized(model)) return {};
   const auto evaluator = make_evaluator();
   OnnxEGraph g(*evaluator);
   const auto lowered = lower(model, g, {});

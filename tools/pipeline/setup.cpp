@@ -138,7 +138,7 @@ absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter) {
 }
 
 void fit_to_target(RuleFilter& filter, const Target& target) {
-  if (!filter.effects.within_one_step) filter.effects.within_one_step = target.makes_units();
+  if (!filter.effects.within_one_step) filter.effects.within_one_step = !target.node_units.empty();
   filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), target.assumes.begin(), target.assumes.end());
 }
 
