@@ -1,6 +1,7 @@
 """What the runtime makes of a model when it loads it: the table of fusions, held against ONNX Runtime itself, and what prices make of it."""
 import collections
 import json
+import sys
 
 import numpy as np
 import onnx
@@ -10,32 +11,15 @@ from load_patterns import Builder, parse
 from onnx import TensorProto, helper, numpy_helper
 
 onnxruntime = pytest.importorskip("onnxruntime")
+sys.path.insert(0, str(ROOT / "bench"))
+from load_model import after_load, operators  # noqa: E402
+
 TARGET = "ort-cpu@" + ".".join(onnxruntime.__version__.split(".")[:2])
 FUSIONS = json.loads((ROOT / "extract" / "runtimes" / "fusions.json").read_text())["fusions"]
 
 
-def counted(model):
-    counts = collections.Counter()
-
-    def visit(graph):
-        for node in graph.node:
-            if node.op_type not in ("Constant", "Identity"):
-                counts[f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type] += 1
-            for attribute in node.attribute:
-                if attribute.type == onnx.AttributeProto.GRAPH:
-                    visit(attribute.g)
-
-    visit(model.graph)
-    return counts
-
-
 def loaded(path, folder):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.optimized_model_filepath = str(folder / "loaded.onnx")
-    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return counted(onnx.load(folder / "loaded.onnx"))
+    return operators(after_load(path, folder))
 
 
 def told(path, folder, *words):
