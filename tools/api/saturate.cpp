@@ -66,6 +66,21 @@ GivenShapes shapes_of(const Options& o) {
   return {Sizes(o.dims.begin(), o.dims.end()), InputShapes(o.input_shapes.begin(), o.input_shapes.end()), o.allow_empty};
 }
 
+// Those that are given, one case each.
+std::optional<Error> add_inputs(const Options& o, std::vector<Inputs>& out) {
+  const auto add = [&](const Values& values) -> std::optional<Error> {
+    Expected<Inputs> inputs = to_internal(values);
+    if (!inputs) return inputs.error();
+    out.push_back(*std::move(inputs));
+    return std::nullopt;
+  };
+  if (o.inputs)
+    if (auto error = add(*o.inputs)) return error;
+  for (const Values& more : o.more_inputs)
+    if (auto error = add(more)) return error;
+  return std::nullopt;
+}
+
 Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
   if (const absl::Status s = check_not_empty(shapes); !s.ok()) return error_of(s, "", "");
   VerifyOptions options;
@@ -80,16 +95,7 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
   options.seconds = std::max(1.0, o.time_limit);
   if (o.runtime) options.runtime = to_internal(*o.runtime);
   if (o.max_memory != ~std::size_t{0}) options.memory = o.max_memory;
-  const auto add = [&](const Values& values) -> std::optional<Error> {
-    Expected<Inputs> inputs = to_internal(values);
-    if (!inputs) return inputs.error();
-    options.inputs.push_back(*std::move(inputs));
-    return std::nullopt;
-  };
-  if (o.inputs)
-    if (auto error = add(*o.inputs)) return *std::move(error);
-  for (const Values& more : o.more_inputs)
-    if (auto error = add(more)) return *std::move(error);
+  if (auto error = add_inputs(o, options.inputs)) return *std::move(error);
   if (options.runtime) return options;
   const absl::Status judged = choose_judges({o.judges, o.onnxruntime, o.installed_onnxruntime, true}, options);
   if (!judged.ok()) return error_of(judged, "", "");
@@ -284,16 +290,7 @@ Expected<MeasureOptions> measure_of(const Options& o) {
   if (!answers.ok()) return error_of(answers.status(), "", "");
   options.answers = *std::move(answers);
   for (const CostAt& at : o.cost_at) options.points.push_back({at.dims, at.weight});
-  const auto add = [&](const Values& values) -> std::optional<Error> {
-    Expected<Inputs> inputs = to_internal(values);
-    if (!inputs) return inputs.error();
-    options.inputs.push_back(*std::move(inputs));
-    return std::nullopt;
-  };
-  if (o.inputs)
-    if (auto error = add(*o.inputs)) return *std::move(error);
-  for (const Values& more : o.more_inputs)
-    if (auto error = add(more)) return *std::move(error);
+  if (auto error = add_inputs(o, options.inputs)) return *std::move(error);
   auto runtime = the_onnxruntime({o.judges, o.onnxruntime, o.installed_onnxruntime, true}, o.threads, o.abort);
   if (!runtime.ok()) return error_of(runtime.status(), "", "");
   options.runtime = *std::move(runtime);
