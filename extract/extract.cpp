@@ -76,7 +76,7 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   const Target* loading = prices_fusions(cost) ? &target : nullptr;
   AtLoad was = at_load(g, loading, p, inside.ok() ? *inside : own), now = at_load(g, loading, p, choice);
   // What the runtime makes of the model as it came may be cheaper than all that extraction looks at.
-  const Price own_loaded = inside.ok() ? at_load(g, loading, p, own).price : was.price;
+  const Price own_loaded = lowered.inlined.empty() ? was.price : at_load(g, loading, p, own).price;
   if (const double most = own_loaded.cost * (1 + options.memory_slack); now.price > Price(own_loaded.refused, most * (1 + kLeastGain))) {
     choice = own;
     now = at_load(g, loading, p, own);
