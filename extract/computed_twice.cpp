@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_set.h"
-#include "extract/target/target_json.h"
 #include "extract/price/op_sizes.h"
+#include "extract/target/target_json.h"
 #include "onnx_bridge/convert/op_key.h"
 
 namespace saturate {
@@ -53,9 +53,7 @@ std::vector<NodeId> computed_twice(const OnnxEGraph& g, const Lowered& lowered, 
     products[{product->of, e.find(node.children[0]), e.find(node.children[1]), geometry(key)}].emplace_back(product - kProducts.begin(),
                                                                                                             choice.node);
   }
-  absl::flat_hash_set<std::vector<Id>> originals;
-  for (const Source& s : lowered.sources)
-    if (s.op != kNone) originals.insert(node_signature(e, s.op, s.children));
+  const absl::flat_hash_set<std::vector<Id>> originals = node_signatures(e, lowered);
   std::vector<NodeId> out;
   for (auto& [what, same] : products) {
     if (same.size() < 2) continue;

@@ -39,10 +39,10 @@ class ProblemBuilder {
         asked_(options.asked ? options.asked : std::make_shared<AskedOfNodes>()),
         unpacked_(g, target) {
     if (target && !target->border.empty()) border_.emplace(Border::of_enodes(g, lowered, *target));
+    originals_ = node_signatures(e_, lowered);
     int operators = 0, dequantizers = 0;
     for (const Source& s : lowered.sources) {
       if (s.op == kNone) continue;
-      originals_.insert(node_signature(e_, s.op, s.children));
       operators += is_integer_operator(g_.key(s.op)) ? 1 : 0;
       dequantizers += g_.key(s.op).op_type == "DequantizeLinear" ? 1 : 0;
       note_what_runs_nowhere(s);
@@ -306,7 +306,8 @@ class ProblemBuilder {
 
   // How many times its cost an integer operator counts that rules make.
   double price_of_new(const IntegerKernel& integer, const ENode& node) const {
-    const bool is_signed = target_ && !target_->node_units.empty() && g_.facts(node.children[integer.tensors.front()]).dtype == DType::kInt8;
+    const bool is_signed =
+        target_ && !target_->node_units.empty() && g_.facts(node.children[integer.tensors.front()]).dtype == DType::kInt8;
     return (spelled_as_operators_ ? kWinsOverUnits : kLosesToUnits) * (is_signed ? integer.if_signed : 1);
   }
 

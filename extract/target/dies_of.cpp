@@ -228,9 +228,7 @@ std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& g, const Lowered& lower
     if (!shape.before.empty() && target.release && !is_before(target.release->version, shape.before)) continue;
     const auto places = chosen.find(shape);
     if (places.empty() || !as_it_came(g, lowered).find(shape).empty()) continue;
-    absl::flat_hash_set<std::vector<Id>> originals;
-    for (const Source& s : lowered.sources)
-      if (s.op != kNone) originals.insert(node_signature(e, s.op, s.children));
+    const absl::flat_hash_set<std::vector<Id>> originals = node_signatures(e, lowered);
     for (const auto& place : places) {
       DeadlyPlace found{shape.because, {}};
       for (const Placed* p : place) {

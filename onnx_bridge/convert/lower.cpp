@@ -552,6 +552,13 @@ std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id
   return key;
 }
 
+absl::flat_hash_set<std::vector<Id>> node_signatures(const EGraph& egraph, const Lowered& lowered) {
+  absl::flat_hash_set<std::vector<Id>> out;
+  for (const Source& s : lowered.sources)
+    if (s.op != kNone) out.insert(node_signature(egraph, s.op, s.children));
+  return out;
+}
+
 absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options) {
   return Lowerer(model, egraph, options).run();
 }

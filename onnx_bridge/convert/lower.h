@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
 #include "onnx_bridge/model/model.h"
@@ -66,6 +67,9 @@ struct LowerOptions {
 
 // Operator and canonical children as one key, equal exactly for equal e-nodes: children of commutative operators in one order.
 std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id> children);
+
+// Of the model's own nodes, as far as they have e-nodes.
+absl::flat_hash_set<std::vector<Id>> node_signatures(const EGraph& egraph, const Lowered& lowered);
 
 absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options = {});
 
