@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "extract/onnx_problem.h"
-#include "extract/target/load_fusions.h"
 #include "extract/price/op_features.h"
 #include "extract/price/op_sizes.h"
+#include "extract/target/load_pattern.h"
 
 namespace saturate {
 namespace {
@@ -39,8 +39,7 @@ class Loaded {
     if (n == kNone) return true;
     const Facts& f = g_.facts(p_.class_id[c]);
     const OpKey& key = g_.key(g_.egraph().node(n).op);
-    if (key.domain == "#" || key.role != UnitRole::kNone || key.op_type == "DequantizeLinear" || key.op_type == "QuantizeLinear")
-      return false;
+    if (key.domain == "#" || key.role != UnitRole::kNone || stays_quantized(key)) return false;
     const auto is_number = [&](Dim d) { return g_.dims().value(d).has_value(); };
     return f.constant || (f.content && std::all_of(f.content->begin(), f.content->end(), is_number));
   }

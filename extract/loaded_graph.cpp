@@ -228,7 +228,7 @@ class LoadedGraph {
       constant[at(v)] = makers_[at(v)] < 0 && (facts(v).constant || facts(v).kind == Facts::Kind::kAbsent);
     const auto is_number = [&](Dim d) { return g_.dims().value(d).has_value(); };
     const auto is_computed = [&](const LoadedNode& node) {
-      if (node.key.op_type == "DequantizeLinear" || node.key.op_type == "QuantizeLinear" || node.key.unique != 0) return false;
+      if (stays_quantized(node.key) || node.key.unique != 0) return false;
       if (one_of(node.key.op_type, {"If", "Loop", "Scan", "CastLike"})) return false;
       if (node.key.op_type == "Shape" || node.key.op_type == "Size") {
         const auto& shape = facts(node.inputs.front()).shape;

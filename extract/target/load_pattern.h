@@ -51,6 +51,9 @@ struct LoadFusion {
 // The operator that `becomes` names, of UnitRole::kFused. `others`: attributes that it gets beside its own, where they are known.
 OpKey fused_key(const LoadPattern& becomes, const std::vector<Attribute>* others, std::optional<int> rank);
 
+// Whether the runtime leaves it to each run though all that it reads is constant: weights stay quantized.
+inline bool stays_quantized(const OpKey& key) { return key.op_type == "DequantizeLinear" || key.op_type == "QuantizeLinear"; }
+
 // Those of ONNX Runtime's CPU provider at ENABLE_EXTENDED, in the order in which it makes them.
 const std::vector<LoadFusion>& known_load_fusions();
 // Of these, those that the release makes to which a target is held; of the newest one where it is held to none.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "extract/target/load_pattern.h"
 #include "onnx_bridge/facts/facts.h"
 
 namespace saturate {
@@ -15,10 +16,7 @@ constexpr int kMostDepth = 64;         // of what is computed
 constexpr std::size_t kLeast = 65536;  // bytes below which a constant is stored as it is read
 
 // The runtime folds what hangs on constants, but keeps weights quantized.
-bool is_folded(const OpKey& key) {
-  return key.domain.empty() && key.role == UnitRole::kNone && key.outputs == 1 && key.op_type != "DequantizeLinear" &&
-         key.op_type != "QuantizeLinear";
-}
+bool is_folded(const OpKey& key) { return key.domain.empty() && key.role == UnitRole::kNone && key.outputs == 1 && !stays_quantized(key); }
 
 }  // namespace
 
