@@ -19,6 +19,8 @@
 namespace saturate {
 namespace {
 
+constexpr std::size_t kStepsOfNode = 50;  // for a fusion: a value has one maker, so that there are few ways
+
 struct LoadedNode {
   OpKey key;
   OpId op = kNone;          // of its e-node; kNone where the runtime made it
@@ -44,7 +46,7 @@ class LoadedGraph {
   }
 
   void fuse(const LoadFusion& fusion) {
-    const LoadMatcher<LoadedGraph> matcher(*this);
+    const LoadMatcher<LoadedGraph> matcher(*this, kStepsOfNode * nodes_.size());
     const LoadGuards<LoadedGraph> guards(*this, g_.dims(), fusion);
     for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
       while (!nodes_[at(n)].gone && matcher.is_one_of(fusion.pattern, n) && fuse_at(n, fusion, matcher, guards)) {

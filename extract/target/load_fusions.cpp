@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace saturate {
 namespace {
 
 constexpr std::size_t kMostOfNode = 4;     // spellings with one e-node as their last
+constexpr std::size_t kStepsOfNode = 50;   // of the e-graph, for a fusion
 constexpr std::size_t kMostFound = 20000;  // of a graph and a fusion
 
 // Spellings among all e-nodes; what the runtime makes of one may be in another.
@@ -23,7 +25,12 @@ struct EGraphView {
   using Value = Id;
   using Node = NodeId;
 
-  std::vector<NodeId> nodes_of(Id id) const { return e.class_nodes(id); }
+  // Classes are asked for again and again, and do not change while spellings are looked for.
+  const std::vector<NodeId>& nodes_of(Id id) const {
+    const auto [it, is_new] = nodes.try_emplace(id);
+    if (is_new) it->second = e.class_nodes(id);
+    return it->second;
+  }
   const OpKey& key(NodeId n) const { return g.key(e.node(n).op); }
   std::vector<Id> inputs(NodeId n) const {
     std::vector<Id> out;
@@ -48,6 +55,7 @@ struct EGraphView {
   const OnnxEGraph& g;
   const EGraph& e;
   const FusedAtLoad& fused;
+  mutable std::unordered_map<Id, std::vector<NodeId>> nodes = {};
 };
 
 class Adder {
@@ -56,7 +64,7 @@ class Adder {
 
   // All are found before any is added: the classes change while they are.
   void add(const LoadFusion& fusion) {
-    const LoadMatcher<EGraphView> matcher(view_);
+    const LoadMatcher<EGraphView> matcher(view_, kStepsOfNode * e_.num_nodes());
     const LoadGuards<EGraphView> guards(view_, g_.dims(), fusion);
     std::vector<std::pair<Id, LoadMatch<EGraphView>>> found;
     for (const std::string& op : fusion.pattern.operators)
@@ -66,6 +74,7 @@ class Adder {
         for (auto& m : matcher.of_node(fusion.pattern, n, kMostOfNode))
           if (guards.hold(m)) found.emplace_back(view_.value_of(n), std::move(m));
       }
+    view_.nodes.clear();
     for (const auto& [id, m] : found) add(fusion.becomes, id, m);
     if (!found.empty()) e_.rebuild();
   }

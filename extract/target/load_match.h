@@ -39,16 +39,21 @@ class LoadMatcher {
   using Node = typename View::Node;
   using Match = LoadMatch<View>;
 
-  explicit LoadMatcher(const View& view) : view_(view) {}
+  // `steps`: nodes that may be looked at, for all that is asked. Where they say the same in many ways there are more ways to look for a
+  // spelling than can be gone: then it ends with what was found.
+  LoadMatcher(const View& view, std::size_t steps) : view_(view), steps_(steps) {}
 
   // The spellings whose last node is this one, but not more than `most`.
   std::vector<Match> of_node(const LoadPattern& pattern, Node n, std::size_t most) const {
     std::vector<Match> found;
     Match m;
+    const std::size_t given = std::min(steps_, kMostSteps);
+    steps_left_ = given;
     node(pattern, n, m, [&] {
       found.push_back(m);
       return found.size() >= most;
     });
+    steps_ -= given - steps_left_;
     return found;
   }
 
@@ -65,8 +70,9 @@ class LoadMatcher {
   }
 
  private:
-  static constexpr double kSameNumber = 1e-5;  // relative: what runtimes take for one
-  using Next = std::function<bool()>;          // whether to stop
+  static constexpr double kSameNumber = 1e-5;       // relative: what runtimes take for one
+  static constexpr std::size_t kMostSteps = 20000;  // of a last node
+  using Next = std::function<bool()>;               // whether to stop
 
   bool value(const LoadPattern& pattern, Value v, Match& m, const Next& next) const {
     switch (pattern.what) {
@@ -85,8 +91,11 @@ class LoadMatcher {
         return stop;
       }
       case LoadPattern::What::kOperator:
-        for (const Node n : view_.nodes_of(v))
+        for (const Node n : view_.nodes_of(v)) {
+          if (steps_left_ == 0) return true;
+          --steps_left_;
           if (is_one_of(pattern, n) && node(pattern, n, m, next)) return true;
+        }
         return false;
       case LoadPattern::What::kRest:
         break;
@@ -133,6 +142,7 @@ class LoadMatcher {
   }
 
   const View& view_;
+  mutable std::size_t steps_, steps_left_ = 0;
 };
 
 // What a fusion asks of the values of a spelling.

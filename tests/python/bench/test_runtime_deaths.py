@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 def test_what_ends_the_process_is_known():
     done = subprocess.run([sys.executable, ROOT / "bench" / "runtime_deaths.py", sys.executable], capture_output=True, text=True, check=True)
     dead = re.findall(r"signal \d+: (.*)", done.stdout)
-    quantized, moved, reshaped, refused = json.loads((ROOT / "extract" / "runtimes" / "dies_of.json").read_text())
+    quantized, moved, reshaped, refused, *_ = json.loads((ROOT / "extract" / "runtimes" / "dies_of.json").read_text())
+    # The rest, units by channel, are no shapes of this grid: test_units_at_load.py has them.
     between = [re.match(r"DequantizeLinear \w+ \d, (\w+), If$", name) for name in dead if name.startswith("DequantizeLinear")]
     assert {found[1] for found in between} == set(quantized["steps"][1]["operators"])
     products = [name for name in dead if name.startswith("Transpose")]
