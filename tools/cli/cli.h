@@ -315,7 +315,10 @@ class ResultToStdout {
 inline constexpr std::string_view kPipe = "-";
 // A result that has no name: `a/b.onnx` and ".opt.onnx" give `a/b.opt.onnx`.
 std::string path_beside(const std::string& input, const std::string& ending);
-absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
+// `onnxruntime`: what --onnxruntime names, of verbs that have it.
+absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes, const std::string& onnxruntime = "");
+// Names the target with its release among the words given, for what repeats the command.
+void name_target(const SettledTarget& settled, OptimizeArgs& args);
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common);
 // What the words of the user say; kInvalidArgument with one line where they say nothing.
 absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims);

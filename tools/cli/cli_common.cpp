@@ -162,9 +162,10 @@ absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args) {
   return GivenShapes{*std::move(dims), *std::move(shapes), args.allow_empty, args.of_several_models};
 }
 
-absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
+absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes, const std::string& onnxruntime) {
   SetupOptions options{args.target, args.prefer, args.cost, {}, args.rules, {}};
   options.keep_functions = args.keep_functions;
+  options.onnxruntime = onnxruntime;
   options.filter.effects = args.effects;
   for (const std::string& name : args.skip_rules) {
     constexpr std::string_view kFusion = "Fusion";  // OnnxSlim's "FusionGelu"
@@ -180,6 +181,16 @@ absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) 
   if (!points.ok()) return points.status();
   options.cost_options.points = *std::move(points);
   return set_up(options);
+}
+
+void name_target(const SettledTarget& settled, OptimizeArgs& args) {
+  if (settled.release.empty()) return;
+  args.saturate.target = settled.given;
+  const auto named = std::find_if(args.given.begin(), args.given.end(), [](const GivenOption& o) { return o.name == "--target"; });
+  if (named == args.given.end())
+    args.given.push_back({"--target", settled.given});
+  else
+    named->value = settled.given;
 }
 
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common) {
@@ -309,11 +320,7 @@ absl::StatusOr<std::vector<Model>> load_encoders(const DecoderArgs& args) {
 }
 
 JudgeWords judge_words(const VerifyArgs& args) {
-  JudgeWords words{args.judges, args.onnxruntime, "", false};
-  if (const OtherRuntimes* others = args.runtime.others) {
-    words.installed = others->onnxruntime;
-    words.in_python = true;
-  }
+  JudgeWords words{args.judges, args.onnxruntime, args.runtime.others != nullptr};
   if (args.runtime.name != kOurRuntime) words.judges.push_back(args.runtime.name);
   return words;
 }

@@ -84,7 +84,7 @@ int save_all(const std::vector<Listed>& graphs, const std::string& folder, const
 
 int extract_command(const ExtractArgs& args) {
   if (const absl::Status s = check_dump(args); !s.ok()) return fail(s, args.dump_egraph, "");
-  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
+  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes, args.check.onnxruntime);
   if (!setup.ok()) return fail(setup.status(), "", "");
   absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);

@@ -380,8 +380,9 @@ int optimize_one(const OptimizeArgs& given) {
 
   absl::StatusOr<Around> around = passes_around(args);
   if (!around.ok()) return fail(around.status(), "", "");
-  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
+  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes, args.check.onnxruntime);
   if (!setup.ok()) return fail(setup.status(), "", "");
+  name_target(setup->settled, args);
   lap("rules");
   progress.stage("load", args.input);
   absl::StatusOr<Model> model = load_given(args.input);

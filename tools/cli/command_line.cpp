@@ -22,6 +22,7 @@
 #include "tools/io/files.h"
 #include "tools/io/option_checks.h"
 #include "tools/io/terminal.h"
+#include "tools/judge/choice.h"
 
 namespace {
 
@@ -391,6 +392,7 @@ int parse_and_run(int argc, char** argv, const OtherRuntimes* others) {
 }  // namespace
 
 int saturate::command_line(int argc, char** argv, const OtherRuntimes* others) {
+  if (others) tell_installed_onnxruntime(others->onnxruntime);
   take_signals();
   return guarded([&] { return finish_output(guarded([&] { return parse_and_run(argc, argv, others); })); });
 }

@@ -21,6 +21,7 @@
 #include "tools/pipeline/measured.h"
 #include "tools/pipeline/needs.h"
 #include "tools/pipeline/node_costs.h"
+#include "tools/pipeline/settle.h"
 #include "tools/pipeline/variants.h"
 
 namespace saturate {
@@ -110,6 +111,7 @@ struct OptimizeReport {
   };
   std::vector<Unwanted> unwanted;
   std::string cost_model, target;
+  SettledTarget settled;                           // how the target got its release
   std::string cost_unit;                           // CostModel::unit()
   std::map<std::string, std::int64_t> cost_sizes;  // of symbols, where the user gave no size: what costs are for
   bool cost_sizes_given = false;                   // --cost-at

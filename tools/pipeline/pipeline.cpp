@@ -213,6 +213,8 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   out.report.optimize = std::move(result->report);
   out.report.optimize.risks = setup.risks;
   out.report.optimize.measured = std::move(measured);
+  out.report.optimize.settled = setup.settled;
+  if (setup.target.release && !out.unchanged) set_metadata(out.model, std::string(kTargetKey), setup.target.name);
   out.report.optimize.io_rank = io;
   if (io) out.report.optimize.before = graph_stats(model);
   tell_inexpressible(model, out.model, setup.target, out.report.optimize);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tools/measure/measure.h"
 #include "tools/pipeline/failure.h"
@@ -14,6 +15,10 @@
 #include "tools/verify/verify.h"
 
 namespace saturate {
+
+// The key of the result's metadata_props that names the target with its release, where it has one and the result is not the
+// model that came in.
+inline constexpr std::string_view kTargetKey = "saturate.target";
 
 struct PipelineOptions {
   OptimizeOptions optimize;             // limits.cancel ends the rewriting early, with the best so far

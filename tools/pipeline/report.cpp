@@ -373,6 +373,7 @@ json to_json(const WholeReport& report) {
           {"input", report.input},
           {"output", report.output},
           {"target", r.target},
+          {"settled", r.settled.release.empty() ? json(nullptr) : json(r.settled.release)},
           {"cost_model", r.cost_model},
           {"cost_unit", r.cost_unit},
           {"cost_sizes", r.cost_sizes},

@@ -182,7 +182,7 @@ def test_report(bart):
     assert "applied" in report.table(rules=True) and "applied" not in report.table()
     page = report._repr_html_()
     assert page.count("<tr>") > 20 and page.startswith("<table>")
-    assert json.loads(json.dumps(report.to_dict()))["target"] == "ort-cpu"
+    assert json.loads(json.dumps(report.to_dict()))["target"] == "ort-cpu@1.20"
 
 
 def test_report_tells_what_was_not_fused(bart):
