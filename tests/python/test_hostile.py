@@ -1,6 +1,7 @@
 """Files made to do harm, and runs that end at the worst moment: an exit status of the documented ones, one line, and no file lost."""
 import json
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -788,3 +789,76 @@ def test_a_run_keeps_to_its_memory(tmp_path, verb):
     path = huge(tmp_path)
     done = run(verb, path, *([path] if verb == "verify" else []), "--inputs", tmp_path / "huge.npz", "--max-memory", 100, cwd=tmp_path, timeout=60)
     assert done.returncode in (1, 5) and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+# ---- what is given beside a model ----------------------------------------------------------------------------------------------------
+
+
+def packed_zeros(path, **arrays):
+    """A deflated .npz: few bytes that unpack to many. NAME=(dtype, dims)."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for name, (dtype, dims) in arrays.items():
+            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                count = int(np.prod(dims)) * np.dtype(dtype).itemsize
+                member.write(npy(dtype, dims, b""))
+                for _ in range(count // (1 << 20)):
+                    member.write(bytes(1 << 20))
+                member.write(bytes(count % (1 << 20)))
+
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.mark.skipif(SANITIZED, reason="sanitizers take address space of their own")
+@pytest.mark.parametrize("dims,arrays,options,said", [
+    ((1, 4), {"x": ("<f4", (1, 128 * MEBIBYTE))}, [], "dim 1 must be 4"),
+    ((1, 4), {"x": ("<f4", (128 * MEBIBYTE,))}, [], "rank 1, the model wants 2"),
+    (("n", "k"), {"x": ("<f4", (1, 128 * MEBIBYTE))}, ["--max-memory", 100], "--max-memory gives more memory"),
+    (("n", "k"), {"x": ("<f8", (1, 64 * MEBIBYTE))}, [], "type double, the model wants float;"),
+    (("n", "k"), {"x": ("<f4", (1, 4)), "other": ("<f4", (1, 128 * MEBIBYTE))}, [], "no input of this name")])
+@pytest.mark.parametrize("verb", ["run", "verify", "optimize"])
+def test_inputs_are_looked_at_before_they_are_unpacked(tmp_path, verb, dims, arrays, options, said):
+    """128 Mi floats are 512 MB, of which the process may not have one: it has 300 MB of data."""
+    write(tmp_path, make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, dims)], [value("y", F32, dims)], opset=17), "m.onnx")
+    packed_zeros(tmp_path / "x.npz", **arrays)
+    words = {"run": ["run", "m.onnx"], "verify": ["verify", "m.onnx", "m.onnx"], "optimize": ["optimize", "m.onnx", "-o", "o.onnx"]}[verb]
+    before, judge = listing(tmp_path), [] if verb == "run" else ["--judge", "saturate"]
+    bound = lambda: resource.setrlimit(resource.RLIMIT_DATA, (300 * MEBIBYTE, 300 * MEBIBYTE))  # noqa: E731
+    done = subprocess.run([binary(), *words, "--inputs", "x.npz", *judge, *map(str, options)], cwd=tmp_path, timeout=60, preexec_fn=bound,
+                          capture_output=True, text=True)
+    assert_refused(done, 1, tmp_path, before, said)
+
+
+def test_a_long_header_of_an_array(tmp_path, small_model):
+    write(tmp_path, small_model, "m.onnx")
+    header = npy("<f4", (1, 4), bytes(16))
+    long = header[:6] + b"\x02\x00" + (100_000).to_bytes(4, "little") + header[10:-17].ljust(99_999) + b"\n" + bytes(16)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
+        file.writestr("x.npy", long)
+    refused(tmp_path, ["run", "m.onnx", "--inputs", "x.npz"], place="header is cut off")
+
+
+HIDING = {"bidi": "\u202e", "isolate": "\u2066", "line": "\u2028", "paragraph": "\u2029", "csi": "\x9b", "nel": "\x85", "escape": "\x1b"}
+
+
+@pytest.mark.parametrize("kind", HIDING)
+@pytest.mark.parametrize("words", [["inspect", "m.onnx"], ["inspect", "m.onnx", "--json"], ["run", "m.onnx", "--random", "--json"],
+                                   ["targets", "check", "m.onnx", "--target", "npu-4d"], ["explain", "m.onnx"], ["explain", "m.onnx", "--json"],
+                                   ["verify", "m.onnx", "m.onnx", "--json"], ["diff", "m.onnx", "m.onnx", "--json"],
+                                   ["optimize", "m.onnx", "-o", "o.onnx", "--report", "/dev/stdout"]])
+def test_names_hide_nothing(tmp_path, kind, words):
+    mark = HIDING[kind]
+    x, y = f"x{mark}in", f"y{mark}out"
+    node = helper.make_node("Erf", [x], [y], name=f"n{mark}ode")
+    write(tmp_path, make_model([node], [value(x, F32, (2, f"d{mark}im"))], [value(y, F32, (2, f"d{mark}im"))], opset=17), "m.onnx")
+    done = run(*words, cwd=tmp_path)
+    assert mark not in done.stdout and mark not in done.stderr, (done.stdout, done.stderr)
+
+
+def test_verify_tells_which_is_the_original(tmp_path):
+    for name, op in (("a", "Relu"), ("b", "Abs")):
+        write(tmp_path, make_model([helper.make_node(op, ["x"], ["y"])], [value("x", F32, (2, 3))], [value("y", F32, (2, 3))], opset=17), f"{name}.onnx")
+    done = run("verify", "a.onnx", "b.onnx", cwd=tmp_path)
+    assert done.returncode == 3 and done.stderr.startswith("saturate: error: b.onnx: ") and "a.onnx was taken for the original" in done.stderr
+    told = json.loads(run("verify", "b.onnx", "a.onnx", "--json", cwd=tmp_path).stdout)
+    assert (told["original"], told["compared"]) == ("b.onnx", "a.onnx")

@@ -328,11 +328,12 @@ absl::StatusOr<InputShapes> parse_shapes(const std::vector<std::string>& shapes)
 absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args);
 absl::Status fix_shapes(Model& model, const ShapeArgs& args);
 // A .npz as the model's inputs: every name declared, dtypes right, none missing.
-absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);
+// Only arrays that are inputs of the model, by name, dtype and sizes, and take at most `memory` bytes together, are unpacked.
+absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model, std::uint64_t memory);
 // Inputs for a run: those of the .npz `path`, else random ones on which `run` goes well (trial.h).
 using TryRun = std::function<absl::Status(const Inputs&)>;
 absl::StatusOr<Trial> inputs_for(const Model& model, const std::string& path, const ShapeArgs& shapes, std::uint64_t seed,
-                                 const TryRun& run);
+                                 const TryRun& run, std::uint64_t memory = ~std::uint64_t{0});
 // What to say of shapes that were found by trial; "" where none were.
 std::string said_of(const Trial& trial);
 // From now on.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -25,6 +26,7 @@
 #include "tools/pipeline/stage_dumps.h"
 #include "tools/transform/transform.h"
 #include "tools/verify/known_operators.h"
+#include "tools/verify/verify.h"
 
 namespace saturate {
 namespace {
@@ -208,8 +210,9 @@ absl::StatusOr<MeasureOptions> measure_options(const OptimizeArgs& args, const M
   absl::StatusOr<std::vector<CostPoint>> points = parse_cost_points(args.saturate.cost_at);
   if (!points.ok()) return points.status();
   options.points = *std::move(points);
+  const std::uint64_t most = args.check.max_memory ? std::uint64_t{*args.check.max_memory} << 20 : VerifyOptions().memory;
   for (const std::string& path : args.check.inputs) {
-    absl::StatusOr<Inputs> inputs = load_inputs(path, model);
+    absl::StatusOr<Inputs> inputs = load_inputs(path, model, most);
     if (!inputs.ok()) return inputs.status();
     options.inputs.push_back(*std::move(inputs));
   }
