@@ -119,6 +119,7 @@ class WeightedCost : public CostModel {
   std::string name() const override { return parts_[0].second->name(); }
   std::string unit() const override { return parts_[0].second->unit(); }
   double relative_error() const override { return parts_[0].second->relative_error(); }
+  std::optional<MeasuredOn> measured_on() const override { return parts_[0].second->measured_on(); }
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     return mean([&](const CostModel& m) { return m.cost(g, node, id); });
   }

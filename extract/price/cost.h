@@ -3,10 +3,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "extract/price/measured_on.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
@@ -39,6 +41,8 @@ class CostModel {
   }
   // How wrong what it tells of an operator is: one standard deviation, as a share. 0: it counts.
   virtual double relative_error() const { return 0; }
+  // What its times are of; nullopt where it has none, or does not say.
+  virtual std::optional<MeasuredOn> measured_on() const { return std::nullopt; }
   // What storing a new constant of so many bytes costs.
   virtual double constant_cost(std::size_t bytes) const = 0;
 };

@@ -32,7 +32,9 @@ constexpr double kNotStandardFactor = 1.5;
 
 class RooflineTimes : public OpTimes {
  public:
-  explicit RooflineTimes(Roofline roofline) : roofline_(std::move(roofline)) {}
+  explicit RooflineTimes(Roofline roofline, std::optional<MeasuredOn> on = std::nullopt)
+      : roofline_(std::move(roofline)), on_(std::move(on)) {}
+  std::optional<MeasuredOn> measured_on() const override { return on_; }
   double launch() const override { return roofline_.launch; }
   double seconds(const OpUse& use) const override {
     OpSizes s = sizes_of(use);
@@ -53,6 +55,7 @@ class RooflineTimes : public OpTimes {
     return op == "com.microsoft::SkipSimplifiedLayerNormalization" ? 2 : 0;
   }
   Roofline roofline_;
+  std::optional<MeasuredOn> on_;
 };
 
 // A MeasuredTable or FittedTimes.
@@ -62,6 +65,9 @@ class TableTimes : public OpTimes {
   explicit TableTimes(Table table) : table_(std::move(table)) {}
   double launch() const override { return table_.roofline().launch; }
   double seconds(const OpUse& use) const override { return table_.seconds(use); }
+  std::optional<MeasuredOn> measured_on() const override {
+    return saturate::measured_on(read_json(table_.machine()).value_or(nlohmann::json()));
+  }
 
  private:
   Table table_;
@@ -93,6 +99,7 @@ class TimesCost : public CostModel {
   }
 
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kStoreBandwidth; }
+  std::optional<MeasuredOn> measured_on() const override { return times_->measured_on(); }
   double relative_error() const override { return times_->in_seconds() ? times_->relative_error() : 0; }
 
  private:
@@ -161,7 +168,7 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& 
   }
   auto roofline = Roofline::parse(json["roofline"].dump());
   if (!roofline.ok()) return absl::InvalidArgumentError(fmt::format("{}: {}", name, std::string(roofline.status().message())));
-  return std::make_shared<RooflineTimes>(*std::move(roofline));
+  return std::make_shared<RooflineTimes>(*std::move(roofline), measured_on(json));
 }
 
 std::unique_ptr<CostModel> make_times_cost(std::string name, std::shared_ptr<const OpTimes> times, CostOptions options) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "extract/price/measured_on.h"
 #include "extract/price/op_sizes.h"
 
 namespace saturate {
@@ -17,6 +19,7 @@ class OpTimes {
   virtual double relative_error() const;  // as CostModel::relative_error()
   virtual double launch() const = 0;      // of an operator that does nothing
   virtual double dispatch() const;        // what an operator costs beside its kernel
+  virtual std::optional<MeasuredOn> measured_on() const { return std::nullopt; }
 };
 
 // "roofline" and "measured" with the constants of ort-cpu, a .jsonl file of measured times, a .json file of a roofline or a fit. Null where

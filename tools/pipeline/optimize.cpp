@@ -498,6 +498,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.cost_model = cost.name();
   report.target = target.name;
   report.cost_unit = cost.unit();
+  if (const auto on = cost.measured_on()) report.cost_of = beside_here(*on, target.release ? target.release->version : "");
   report.cost_sizes_given = !options.cost_symbols.empty();
   for (const auto& [symbol, size] : usual_sizes(model))
     if (symbol.find(' ') == std::string::npos) report.cost_sizes.emplace(symbol, size);

@@ -111,6 +111,7 @@ struct OptimizeReport {
   std::vector<Unwanted> unwanted;
   std::string cost_model, target;
   std::string cost_unit;                           // CostModel::unit()
+  std::optional<MeasuredBesideHere> cost_of;       // CostModel::measured_on()
   std::map<std::string, std::int64_t> cost_sizes;  // of symbols, where the user gave no size: what costs are for
   bool cost_sizes_given = false;                   // --cost-at
   Needs needs;                                     // what loads the result
