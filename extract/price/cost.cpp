@@ -182,7 +182,11 @@ CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& g, const std
   return options;
 }
 
-std::vector<std::string> builtin_cost_models() { return {"nodes", "flops", "bytes", "roofline", "measured"}; }
+std::vector<std::string> builtin_cost_models() {
+  std::vector<std::string> out{"nodes", "flops", "bytes", "roofline"};
+  for (std::string& table : measured_tables()) out.push_back(std::move(table));
+  return out;
+}
 
 bool is_cost_data(const std::string& name_or_path) {
   const auto built_in = builtin_cost_models();

@@ -181,7 +181,9 @@ MeasuredBesideHere beside_here(const MeasuredOn& on, std::string_view release) {
 std::string to_text(const MeasuredBesideHere& both) {
   std::string out = measured_on_text(both.on);
   if (both.other_machine)
-    out += fmt::format("; this machine is another: {}; saturate cost calibrate fits them to it", machine_text(both.here));
+    out +=
+        fmt::format("; this machine is another: {}; {}", machine_text(both.here),
+                    both.nearer.empty() ? "saturate cost calibrate fits them to it" : fmt::format("--cost {} is of its kind", both.nearer));
   return out;
 }
 
@@ -195,6 +197,7 @@ nlohmann::json to_json(const MeasuredBesideHere& both) {
           {"fitted", text(on.fitted)},
           {"this_machine", to_json(both.here)},
           {"other_machine", both.other_machine},
+          {"nearer", text(both.nearer)},
           {"other_release", both.other_release}};
 }
 

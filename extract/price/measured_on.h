@@ -48,6 +48,7 @@ struct MeasuredBesideHere {
   MeasuredOn on;
   Machine here;
   bool other_machine = false, other_release = false;
+  std::string nearer = {};  // where it is another machine: the built-in table of one that runs the same kernels; "": none
 };
 MeasuredBesideHere beside_here(const MeasuredOn& on, std::string_view release);
 // "Intel Xeon (AVX-512), ONNX Runtime 1.31, 1 thread; another than this machine's AMD EPYC (AVX2): `saturate cost calibrate` fits them".
