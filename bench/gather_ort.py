@@ -216,7 +216,7 @@ def is_beyond(a, b):
 
 def summary(raw):
     """The row of all measurements of a case: the lower quartile, of differences the median."""
-    times = sorted(raw["times"])
+    times = sorted(t for t in raw["times"] if t > 0) or sorted(raw["times"])  # else the graph of few copies was disturbed all the time
     difference = "/" in raw["op"] and len(times) > 1
     low, high = (statistics.median(times), statistics.quantiles(times, n=4)[2]) if difference else (times[(len(times) - 1) // 4], statistics.median(times))
     low = max(low, 1e-9)

@@ -62,7 +62,7 @@ class Calibrating {
       const double share = now / static_cast<double>(cases_.size() - i);
       const auto took = timer_.seconds(*op, std::max(kLeastOfARow, share / 2));  // the other half is for loading
       if (took.ok()) {
-        cases_[i].seconds.push_back(*took);
+        if (*took > kLeastSeconds) cases_[i].seconds.push_back(*took);  // else the short graph was disturbed all the time
         continue;
       }
       if (absl::IsCancelled(took.status()) || (options_.stop && *options_.stop)) return absl::CancelledError("interrupted");
