@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from conftest import DATA, binary, make_model, run, run_ok, said
 
 BART = DATA / "bart_encoder.onnx"
-LABELS = ["found", "needs", "assumes", "more"]
+LABELS = ["found", "prices", "needs", "assumes", "more"]
 INTERNAL = ["e-node", "e-class", "raise", "lower", "saturated", "iteration"]
 
 

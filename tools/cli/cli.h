@@ -254,11 +254,12 @@ struct CostArgs {
   CommonArgs common;
   ShapeArgs shapes;
   SaturateArgs saturate;
-  std::string action;               // gather, fit or eval
+  VerifyArgs check;                 // calibrate: which ONNX Runtime
+  std::string action;               // gather, fit, eval or calibrate
   std::vector<std::string> inputs;  // gather: models; fit: rows; eval: models or measured graphs
   std::string output, rows, kind = "fitted";
   std::string machine, precision;  // fit of figures of an accelerator: of which the file tells; empty: of the last figure's
-  double seconds = 0.05;           // for each row
+  std::optional<double> seconds;   // gather: for each row; calibrate: for all
   bool graphs = false;             // gather: times of whole graphs instead of operators
   unsigned folds = 0;              // eval: cross-validation of --rows
 };
@@ -288,6 +289,7 @@ int explain_command(const ExplainArgs& args);
 int targets_command(const TargetsArgs& args);
 int extract_command(const ExtractArgs& args);
 int cost_command(const CostArgs& args);
+int calibrate_command(const CostArgs& args);
 int reduce_command(const ReduceArgs& args);
 
 // Prints `saturate: error: ` and that line on stderr and returns the code.

@@ -223,6 +223,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "generate") return generate_command(all.generate);
   if (verb == "explain") return explain_command(all.explain);
   if (verb == "extract") return extract_command(all.extract);
+  if (verb == "cost" && all.cost.action == "calibrate") return cost_command(all.cost);
   if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty())
     return usage(fmt::format("cost {}: of which files?", all.cost.action), verb);
   if (verb == "cost" && all.cost.inputs.empty() && all.cost.rows.empty()) return usage("cost eval: against which graphs, or --rows?", verb);
@@ -363,7 +364,7 @@ int parse_and_run(int argc, char** argv, const OtherRuntimes* others) {
   CLI::App app;
   Everything all;
   for (VerifyArgs* args : {&all.optimize.check, &all.transform.check, &all.slm.check, &all.verify.check, &all.diff.check,
-                           &all.extract.check, &all.inspect.check})
+                           &all.extract.check, &all.inspect.check, &all.cost.check})
     args->runtime.others = others;
   for (RuntimeArgs* args : {&all.run.runtime, &all.bench.runtime}) args->others = others;
   describe(app);

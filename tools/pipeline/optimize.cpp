@@ -6,6 +6,7 @@
 #include "egraph/explain.h"
 #include "extract/onnx_problem.h"
 #include "extract/price/op_sizes.h"
+#include "extract/price/op_times.h"
 #include "extract/sample.h"
 #include "extract/target/load_fusions.h"
 #include "fmt/format.h"
@@ -498,6 +499,8 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.cost_model = cost.name();
   report.target = target.name;
   report.cost_unit = cost.unit();
+  if (const auto on = cost.measured_on()) report.cost_of = beside_here(*on, target.release ? target.release->version : "");
+  if (report.cost_of && report.cost_of->other_machine) report.cost_of->nearer = fitting_table(report.cost_of->here);
   report.cost_sizes_given = !options.cost_symbols.empty();
   for (const auto& [symbol, size] : usual_sizes(model))
     if (symbol.find(' ') == std::string::npos) report.cost_sizes.emplace(symbol, size);

@@ -113,6 +113,7 @@ struct OptimizeReport {
   std::string cost_model, target;
   SettledTarget settled;                           // how the target got its release
   std::string cost_unit;                           // CostModel::unit()
+  std::optional<MeasuredBesideHere> cost_of;       // CostModel::measured_on()
   std::map<std::string, std::int64_t> cost_sizes;  // of symbols, where the user gave no size: what costs are for
   bool cost_sizes_given = false;                   // --cost-at
   Needs needs;                                     // what loads the result

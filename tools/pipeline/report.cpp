@@ -376,6 +376,7 @@ json to_json(const WholeReport& report) {
           {"settled", r.settled.release.empty() ? json(nullptr) : json(r.settled.release)},
           {"cost_model", r.cost_model},
           {"cost_unit", r.cost_unit},
+          {"cost_of", r.cost_of ? to_json(*r.cost_of) : json(nullptr)},
           {"cost_sizes", r.cost_sizes},
           {"cost_before", r.cost_before},
           {"cost_after", r.cost_after},
