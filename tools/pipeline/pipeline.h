@@ -16,9 +16,8 @@
 
 namespace saturate {
 
-// The key of the result's metadata_props that names the target with its release, where it has one and the result is not the
-// model that came in.
-inline constexpr std::string_view kTargetKey = "saturate.target";
+// Writes the target with its release, where it has one, into the metadata_props of a result that is not the model that came in.
+void note_target(const Target& target, Model& result);
 
 struct PipelineOptions {
   OptimizeOptions optimize;             // limits.cancel ends the rewriting early, with the best so far
