@@ -139,9 +139,10 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
 
 }  // namespace
 
-void note_target(const Target& target, Model& result) {
+void note_target(const Setup& setup, Model& result) {
   constexpr std::string_view kKey = "saturate.target";
-  if (target.release) set_metadata(result, std::string(kKey), target.name);
+  const bool has_rules = !setup.rules.rules().empty() || !setup.rules.native_rules().empty();
+  if (setup.target.release && has_rules) set_metadata(result, std::string(kKey), setup.target.name);
 }
 
 void allow_for_rules(const OptimizeReport& report, VerifyOptions& check) {
@@ -219,7 +220,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   out.report.optimize.risks = setup.risks;
   out.report.optimize.measured = std::move(measured);
   out.report.optimize.settled = setup.settled;
-  if (!out.unchanged) note_target(setup.target, out.model);
+  if (!out.unchanged) note_target(setup, out.model);
   out.report.optimize.io_rank = io;
   if (io) out.report.optimize.before = graph_stats(model);
   tell_inexpressible(model, out.model, setup.target, out.report.optimize);

@@ -16,8 +16,9 @@
 
 namespace saturate {
 
-// Writes the target with its release, where it has one, into the metadata_props of a result that is not the model that came in.
-void note_target(const Target& target, Model& result);
+// Writes the target with its release, where it has one and rules chose by it, into the metadata_props of a result that is not the model
+// that came in.
+void note_target(const Setup& setup, Model& result);
 
 struct PipelineOptions {
   OptimizeOptions optimize;             // limits.cancel ends the rewriting early, with the best so far
