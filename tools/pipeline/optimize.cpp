@@ -396,6 +396,7 @@ class AttemptVariants : public Variants {
 
   bool may_stay() const override {
     if (task_.options.opset.value_or(model_.opset("")) != model_.opset("") || attempt_.limit() < model_.opset("")) return false;
+    if (cheapest_.ir_version < model_.ir_version) return false;
     const auto before = check_target(model_, task_.target), after = check_target(cheapest_, task_.target);
     return before.ok() && after.ok() && before->size() <= after->size();
   }
@@ -476,14 +477,27 @@ absl::Status internal_error(const WritingFault& fault, const OptimizeReport& rep
   return absl::InternalError(fmt::format("internal error: {} ({} made it); please report it with the model", fault.what, rule));
 }
 
+// Whether the runtime makes more of the result than of the original: beyond the error of prices, or of no fewer operators.
+bool is_dearer(const OptimizeReport& report) {
+  const auto count = [](const std::map<std::string, std::size_t>& operators) {
+    std::size_t sum = 0;
+    for (const auto& [op, times] : operators) sum += times;
+    return sum;
+  };
+  if (report.before_at_load.empty() || !(report.cost_after > report.cost_before * (1 + 1e-6))) return false;
+  return (report.cost_ratio && report.cost_ratio->first > 1) || count(report.after_at_load) >= count(report.before_at_load);
+}
+
 // The original as the result.
-OptimizeResult as_it_came(const Model& model, const Attempt& attempt, const Task& task, OptimizeResult result) {
+OptimizeResult as_it_came(const Model& model, const Task& task, double cost, OptimizeResult result) {
   OptimizeReport& report = result.report;
   result.unchanged = true;
   result.model = model;
-  visit_graphs(attempt.grown(), attempt.chosen(),
-               [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
-  report.cost_after = report.cost_before;
+  report.cost_before = report.cost_after = cost;
+  report.after_at_load = report.before_at_load;
+  report.cost_ratio = std::nullopt;
+  report.made.clear(), report.provenance.clear(), report.unwanted.clear();
+  report.cut_metadata = 0;
   report.after = report.before;
   report.needs = needs_of(report.after, runtime_of(&task.target));
   return result;
@@ -531,7 +545,11 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   if (result.stopped) return result;
   const absl::StatusOr<bool> unchanged = decide(model, attempt, task);
   if (!unchanged.ok()) return unchanged.status();
-  if (*unchanged) return as_it_came(model, attempt, task, std::move(result));
+  if (*unchanged) {
+    double before = 0;
+    visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown&, const Chosen& chosen) { before += chosen.selection.cost_before; });
+    return as_it_came(model, task, before, std::move(result));
+  }
   visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
     report.cost_before += chosen.selection.cost_before;
     report.cost_after += chosen.selection.cost;
@@ -557,6 +575,12 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.after = graph_stats(result.model);
   report.needs = needs_of(report.after, runtime_of(&target));
   note_loaded(model, result.model, task, report);
+  const bool cost_decides = task.has_rules() && !options.decide && target.wishes.empty() && options.memory_slack <= 0;
+  if (cost_decides && is_dearer(report) && AttemptVariants(model, attempt, task, result.model).may_stay()) {
+    report.warnings.push_back("what the rules made would be dearer once the runtime has loaded it: the model is returned as it came");
+    const double before = report.cost_before;
+    return as_it_came(model, task, before, std::move(result));
+  }
   note_newer(attempt, task, report);
   note_assumed(result.model, rules, target, report);
   note_effects(rules, report);
