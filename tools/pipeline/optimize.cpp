@@ -477,7 +477,7 @@ absl::Status internal_error(const WritingFault& fault, const OptimizeReport& rep
   return absl::InternalError(fmt::format("internal error: {} ({} made it); please report it with the model", fault.what, rule));
 }
 
-// Whether the runtime makes more of the result than of the original: beyond the error of prices, or of no fewer operators.
+// Whether the runtime takes longer for the result than for the original: beyond the error of prices, or in more operators.
 bool is_dearer(const OptimizeReport& report) {
   const auto count = [](const std::map<std::string, std::size_t>& operators) {
     std::size_t sum = 0;
@@ -485,7 +485,7 @@ bool is_dearer(const OptimizeReport& report) {
     return sum;
   };
   if (report.before_at_load.empty() || !(report.cost_after > report.cost_before * (1 + 1e-6))) return false;
-  return (report.cost_ratio && report.cost_ratio->first > 1) || count(report.after_at_load) >= count(report.before_at_load);
+  return (report.cost_ratio && report.cost_ratio->first > 1) || count(report.after_at_load) > count(report.before_at_load);
 }
 
 // The original as the result.
