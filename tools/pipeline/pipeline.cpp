@@ -141,8 +141,7 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
 
 void note_target(const Setup& setup, Model& result) {
   constexpr std::string_view kKey = "saturate.target";
-  const bool has_rules = !setup.rules.rules().empty() || !setup.rules.native_rules().empty();
-  if (setup.target.release && has_rules) set_metadata(result, std::string(kKey), setup.target.name);
+  if (setup.target.release && !setup.rules.empty()) set_metadata(result, std::string(kKey), setup.target.name);
 }
 
 void allow_for_rules(const OptimizeReport& report, VerifyOptions& check) {
