@@ -254,7 +254,7 @@ class ProblemBuilder {
       original = original && is_original(spelled);
       wish = std::max(wish, wish_price(spelled, made));
     }
-    const auto [it, is_new] = asked_->cost.try_emplace(n);
+    const auto [it, is_new] = asked_->cost_when_fused.try_emplace(n);
     if (is_new) it->second = cost_.cost(g_, node, id);
     // Where operators are counted, those of the file count, too.
     const double loses =
@@ -274,19 +274,17 @@ class ProblemBuilder {
     return lowest_within_limit(n, key, site_of(g_, node, id).inputs).has_value();
   }
 
-  double cost_of(Id id, NodeId n, const ENode& node) const {
-    const auto [it, is_new] = asked_->cost.try_emplace(n);
-    if (!is_new) return it->second;
-    if (unpacked_.has(node, id)) return it->second = 0;
+  double cost_of(Id id, const ENode& node) const {
+    if (unpacked_.has(node, id)) return 0;
     const UnitRole role = g_.key(node.op).role;
-    if (role != UnitRole::kNone) return it->second = role == UnitRole::kPart ? 0 : unit_cost(g_, *target_, cost_, node, id);
+    if (role != UnitRole::kNone) return role == UnitRole::kPart ? 0 : unit_cost(g_, *target_, cost_, node, id);
     const double cost = target_ && !target_->node_units.empty()
                             ? std::min(cost_.cost(g_, node, id), cost_in_channels_last(g_, cost_, node, id))
                             : cost_.cost(g_, node, id);
     if (const IntegerKernel* integer = integer_kernel(operator_name(g_.key(node.op).domain, g_.key(node.op).op_type)))
-      return it->second = is_original(node) ? cost : cost * price_of_new(*integer, node);
-    if (parts_signed_pair(id, node)) return it->second = cost * kPartsPair;
-    return it->second = quantized_by_units_.contains(e_.find(id)) ? cost + cost_outside_unit(g_, cost_, node, id, cost) : cost;
+      return is_original(node) ? cost : cost * price_of_new(*integer, node);
+    if (parts_signed_pair(id, node)) return cost * kPartsPair;
+    return quantized_by_units_.contains(e_.find(id)) ? cost + cost_outside_unit(g_, cost_, node, id, cost) : cost;
   }
 
   // Whether a rule moves int8 between its quantizer and its dequantizer: the runtime writes uint8, which its products are for, only where
@@ -330,7 +328,7 @@ class ProblemBuilder {
     if (!original && !taken && in_opset != true && !may_be_at_border(key)) return kInfinity;
     if (!original && !runs_where_model_does(node, id, key)) return kInfinity;
     const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
-    const double cost = cost_of(id, n, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
+    const double cost = cost_of(id, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
     return {refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
   }
 

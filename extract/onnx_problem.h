@@ -26,11 +26,11 @@ struct OnnxProblem {
   std::map<std::uint32_t, std::vector<std::uint32_t>> spelled;
 };
 
-// What is asked again by each extraction from one e-graph, for one target with one cost model, sizes and opset: of an e-node its price, its
-// cost alone, and the lowest opset that has it; and the problem with nothing left out.
+// What is asked again by each extraction from one e-graph, for one target with one cost model, sizes and opset: of an e-node its price, or
+// what it costs as what the runtime makes of a spelling, and the lowest opset that has it; and the problem with nothing left out.
 struct AskedOfNodes {
   absl::flat_hash_map<NodeId, Price> price;
-  absl::flat_hash_map<NodeId, double> cost;
+  absl::flat_hash_map<NodeId, double> cost_when_fused;
   absl::flat_hash_map<NodeId, std::optional<std::int64_t>> lowest;
   absl::flat_hash_map<std::vector<std::uint64_t>, std::optional<std::int64_t>> lowest_alike;  // of operators and inputs of one sort
   std::optional<OnnxProblem> whole;
