@@ -94,7 +94,6 @@ class LoadMatcher {
         return stop;
       }
       case LoadPattern::What::kOperator:
-        if ((view_.bits_of(v) & pattern.operator_bits) == 0) return false;
         for (const Node n : view_.nodes_of(v)) {
           if (steps_left_ == 0) return true;
           --steps_left_;
