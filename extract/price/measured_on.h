@@ -51,7 +51,7 @@ struct MeasuredBesideHere {
   std::string nearer = {};  // where it is another machine: the built-in table of one that runs the same kernels; "": none
 };
 MeasuredBesideHere beside_here(const MeasuredOn& on, std::string_view release);
-// "Intel Xeon (AVX-512), ONNX Runtime 1.31, 1 thread; another than this machine's AMD EPYC (AVX2): `saturate cost calibrate` fits them".
+// "Intel Xeon (AVX-512), ONNX Runtime 1.31, 1 thread; this machine is another: AMD EPYC (AVX2); --cost measured-avx2 is of its kind".
 std::string to_text(const MeasuredBesideHere& both);
 nlohmann::json to_json(const MeasuredBesideHere& both);
 
