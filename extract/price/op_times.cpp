@@ -1,13 +1,17 @@
 #include "extract/price/op_times.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <mutex>
+#include <type_traits>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "egraph/read_json.h"
 #include "extract/builtin_ort-cpu-avx2.h"
 #include "extract/builtin_ort-cpu.h"
+#include "extract/price/blocks.h"
 #include "extract/price/calibrated.h"
 #include "extract/price/fitted.h"
 #include "extract/price/measured.h"
@@ -67,6 +71,7 @@ class TableTimes : public OpTimes {
   explicit TableTimes(Table table) : table_(std::move(table)) {}
   double launch() const override { return table_.roofline().launch; }
   double seconds(const OpUse& use) const override { return table_.seconds(use); }
+  bool of_blocks() const override { return std::is_same_v<Table, MeasuredTable>; }
   std::optional<MeasuredOn> measured_on() const override {
     return saturate::measured_on(read_json(table_.machine()).value_or(nlohmann::json()));
   }
@@ -92,7 +97,7 @@ class TimesCost : public CostModel {
     const OpKey& key = g.key(node.op);
     const double tie_break = tie_break_of(is_standard(key), key.attributes.size());
     const double unchecked = key.domain.empty() && !is_standard(key) ? kNotStandardFactor : 1;
-    return unchecked * (seconds(g, node, id) + times_->dispatch()) + tie_break;
+    return unchecked * (seconds(g, node, id) + times_->dispatch()) + tie_break + laid_out_anew(g, node, id);
   }
 
   double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id> inputs, Id output) const override {
@@ -108,6 +113,13 @@ class TimesCost : public CostModel {
   static double tie_break_of(bool standard, std::size_t attributes) {
     return (standard ? 0 : kStandardFirst) + kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(attributes, 50));
   }
+  // What lies in blocks of channels and is seen along one axis of places, or read by an operator that knows no blocks, is laid out anew,
+  // and was laid out in blocks before or is again: the runtime moves each element twice.
+  double laid_out_anew(const OnnxEGraph& g, const ENode& node, Id id) const {
+    if (!times_->of_blocks() || !leaves_blocks(g, node, id)) return 0;
+    return 2 * cost_as(g, {"Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1})}}, std::array{id}, id);
+  }
+
   // Layers repeat: the same operator on the same shapes is looked up once.
   double seconds(const OnnxEGraph& g, const ENode& node, Id id) const {
     const OpUse use = use_of(g, node, id, options_);

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "extract/builtin_targets.h"
+#include "extract/price/blocks.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/kernels.h"
 #include "extract/target/target_json.h"
@@ -346,6 +347,16 @@ class TargetRefusals : public Refusals {
 
   bool takes_empty(const OpKey& key) const override { return target_.takes_empty(operator_name(key.domain, key.op_type)); }
 
+  bool prefers_images() const override { return target_.images_in_blocks; }
+  bool prefers_image(const OnnxEGraph& g, const ENode& node, Id id) const override {
+    const Facts &made = g.facts(id), &weights = g.facts(node.children[1]);
+    if (!prefers_images() || made.dtype != DType::kFloat || !weights.constant || !weights.shape) return false;
+    std::vector<std::int64_t> sizes;
+    for (const Dim d : *weights.shape) sizes.push_back(g.dims().value(d).value_or(0));
+    const Attribute* groups = find_attribute(g.key(node.op).attributes, "group");
+    return sizes.size() == 3 && runs_in_blocks({sizes[0], sizes[1], groups ? groups->i() : 1});
+  }
+
   bool of_any_operator() const override { return of_any_operator_; }
   bool counts_heads() const override { return counts_heads_; }
 
@@ -369,7 +380,8 @@ class TargetRefusals : public Refusals {
 }  // namespace
 
 std::shared_ptr<const Refusals> refusals_of(const Target& target, std::int64_t opset_limit) {
-  return target.limits.empty() && target.wishes.empty() ? nullptr : std::make_shared<TargetRefusals>(target, opset_limit);
+  return target.limits.empty() && target.wishes.empty() && !target.images_in_blocks ? nullptr
+                                                                                    : std::make_shared<TargetRefusals>(target, opset_limit);
 }
 
 std::int64_t Target::newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model, std::int64_t highest) const {
