@@ -1,7 +1,6 @@
 #include "extract/price/op_times.h"
 
 #include <algorithm>
-#include <fstream>
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
@@ -15,6 +14,7 @@
 #include "extract/target/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/model/wrong_usage.h"
 
 namespace saturate {
@@ -174,10 +174,11 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& 
   for (const Shipped& table : kShipped)
     if (name == table.name) return measured(MeasuredTable::parse_fitted(table.bytes, name));
   if (!name.ends_with(".jsonl") && !name.ends_with(".json")) return nullptr;
-  std::ifstream file(name);
-  if (!file)
+  const absl::StatusOr<std::string> read = read_data_file(name);
+  if (absl::IsNotFound(read.status()))
     return no_name_or_file(name, fmt::format("{}: no such cost model or file; {}", name, what_instead(name, builtin_cost_models())));
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!read.ok()) return read.status();
+  const std::string& text = *read;
   if (name.ends_with(".jsonl")) {
     const auto head = measured_on(read_json(text.substr(0, text.find('\n'))).value_or(nlohmann::json()));
     if (head && !head->fitted.empty()) return load_calibrated(text, name);
