@@ -4,8 +4,8 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <fstream>
-#include <sstream>
+#include <filesystem>
+#include <system_error>
 
 #include "extract/builtin_targets.h"
 #include "extract/price/blocks.h"
@@ -448,11 +448,11 @@ bool is_builtin(std::string_view name) {
 
 absl::StatusOr<Target> load_any_release(const std::string& name_or_path) {
   if (is_builtin(name_or_path)) return builtin_target(name_or_path);
-  std::ifstream file(name_or_path);
-  if (!file) return no_name_or_file(name_or_path, fmt::format("{}: no such target or file; {}", name_or_path, other_target(name_or_path)));
-  std::stringstream text;
-  text << file.rdbuf();
-  absl::StatusOr<Target> target = parse_target(text.str(), name_or_path);
+  const absl::StatusOr<std::string> text = read_data_file(name_or_path);
+  if (absl::IsNotFound(text.status()))
+    return no_name_or_file(name_or_path, fmt::format("{}: no such target or file; {}", name_or_path, other_target(name_or_path)));
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Target> target = parse_target(*text, name_or_path);
   if (!target.ok()) return target;
   if (const absl::Status s = find_cost_model(*target, name_or_path); !s.ok()) return s;
   return target;
@@ -471,7 +471,8 @@ void hold_to(Target& target, RuntimeRelease release) {
 }  // namespace
 
 GivenTarget split_release(const std::string& given) {
-  const std::size_t at = is_builtin(given) || std::ifstream(given) ? std::string::npos : given.rfind('@');
+  std::error_code ignored;
+  const std::size_t at = is_builtin(given) || std::filesystem::exists(given, ignored) ? std::string::npos : given.rfind('@');
   if (at == std::string::npos) return {given, ""};
   return {given.substr(0, at), given.substr(at + 1)};
 }
