@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -22,23 +23,29 @@ constexpr std::string_view kOfChannels[] = {"Conv", "FusedConv", "MaxPool", "Ave
 constexpr std::string_view kInBlocks[] = {"Relu", "Sigmoid",   "Tanh",    "LeakyRelu",   "HardSigmoid",       "HardSwish",
                                           "Gelu", "QuickGelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"};
 
+constexpr std::string_view kOfSeveral[] = {"Add", "Mul", "Sum", "Concat"};  // that are run so where all they read lies in blocks
+constexpr int kFarthest = 8;                                                // operators behind the last one of channels
+
 template <std::size_t N>
 bool contains(const std::string_view (&names)[N], std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
 }
 
-constexpr std::string_view kOfSeveral[] = {"Add", "Mul", "Sum", "Concat"};  // that are run so where all they read lies in blocks
-constexpr int kFarthest = 8;                                                // operators behind the last one of channels
-
 // Whether a value is made in blocks: by an operator of channels, and others behind it.
-bool is_in_blocks(const OnnxEGraph& g, Id id, int farthest) {
-  return std::ranges::any_of(g.egraph().class_nodes(g.egraph().find(id)), [&](NodeId n) {
-    const ENode made = g.egraph().node(n);
-    const std::string_view op = g.key(made.op).op_type;
-    if (contains(kOfChannels, op)) return true;
-    const bool keeps = farthest > 0 && (contains(kInBlocks, op) || contains(kOfSeveral, op));
-    return keeps && is_in_blocks(g, made.children[0], farthest - 1);
-  });
+bool is_in_blocks(const OnnxEGraph& g, Id id) {
+  const EGraph& e = g.egraph();
+  for (int farther = 0; farther <= kFarthest; ++farther) {
+    std::optional<Id> before;
+    for (const NodeId n : e.class_nodes(e.find(id))) {
+      const ENode made = e.node(n);
+      const std::string_view op = g.key(made.op).op_type;
+      if (contains(kOfChannels, op)) return true;
+      if (!before && (contains(kInBlocks, op) || contains(kOfSeveral, op))) before = made.children[0];
+    }
+    if (!before) return false;
+    id = *before;
+  }
+  return false;
 }
 
 std::int64_t whole(double size) { return static_cast<std::int64_t>(size); }
@@ -58,10 +65,10 @@ bool leaves_blocks(const OnnxEGraph& g, const ENode& node, Id id) {
   const std::string_view op = g.key(node.op).op_type;
   if (node.children.empty() || contains(kInBlocks, op)) return false;
   const auto &from = g.facts(node.children[0]).shape, &to = g.facts(id).shape;
-  if (!from || !to || from->size() != 4 || g.dims().value((*from)[2]) != 1) return false;
-  if ((*from)[0] != (*to)[0] || to->size() < 2 || (*from)[1] != (*to)[1]) return false;
+  if (!from || !to || from->size() != 4 || to->size() < 3 || g.dims().value((*from)[2]) != 1) return false;
+  if ((*from)[0] != (*to)[0] || (*from)[1] != (*to)[1]) return false;
   const bool seen_as_row = op == "Reshape" && to->size() == 3, elsewhere = to->size() == 4 && node.children.size() == 1;
-  return (seen_as_row || elsewhere) && is_in_blocks(g, node.children[0], kFarthest);
+  return (seen_as_row || elsewhere) && is_in_blocks(g, node.children[0]);
 }
 
 bool runs_in_blocks(const ConvChannels& c) {

@@ -17,14 +17,17 @@ constexpr std::size_t kRow = 3;  // axes: the batch, the channels, the places
 
 bool wanted(const OnnxEGraph& g) { return g.refusals() == nullptr || g.refusals()->prefers_images(); }
 
-// The value of four dims that `x` is a Reshape of, where these are those of an image of one row. The places are as many, being what is
-// left, however a runtime counts them.
+// The value of four dims that `x` is a Reshape of, where these are those of an image of one row. Its places are as many, being what is
+// left, though the facts may count them in another way.
 std::optional<Id> image_of(const Views& v, Id x) {
   const Dims* own = v.shape(x);
   if (!own || own->size() != kRow) return std::nullopt;
+  const auto number = [&](Dim d) { return v.g.dims().value(d); };
   const auto is_image = [&](const Dims& d) {
-    return d.size() == kRow + 1 && v.guard("batch and channels stay, and there is one row",
-                                           v.equal(d[0], (*own)[0]) && v.equal(d[1], (*own)[1]) && v.is_one(d[kPlaces]));
+    if (d.size() != kRow + 1) return false;
+    const bool other_places = number(d.back()) && number(own->back()) && !v.equal(d.back(), own->back());  // of an empty batch alone
+    return v.guard("batch and channels stay, and there is one row",
+                   v.equal(d[0], (*own)[0]) && v.equal(d[1], (*own)[1]) && v.is_one(d[kPlaces]) && useful(!other_places));
   };
   const EGraph& e = v.g.egraph();
   for (const NodeId n : e.class_nodes(e.find(x))) {

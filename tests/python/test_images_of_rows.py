@@ -129,6 +129,15 @@ def test_attributes_and_places_keep_their_meaning(tmp_path):
     assert made.graph.node
 
 
+@pytest.mark.parametrize("shape", [[], [1], [1, 1], [1, 1, 1, 1]], ids=str)
+def test_an_image_of_one_element_may_be_seen_as_anything(shape, tmp_path):
+    node, weight = conv("x", "y", 1, 4, width=1)
+    weight = numpy_helper.from_array(numpy_helper.to_array(weight)[:, :, None], weight.name)
+    nodes = [helper.make_node("Conv", list(node.input), ["y"]), helper.make_node("Reshape", ["y", "to"], ["z"]), helper.make_node("Neg", ["z"], ["n"])]
+    optimized(model(nodes, [weight, numpy_helper.from_array(np.array(shape, np.int64), "to")], [1, 4, 1, 1], "n"), tmp_path)
+    same_numbers(tmp_path, rows([1, 4, 1, 1]))
+
+
 def must_be_images(folder):
     """The target, to which convolutions along one axis are refused, so that prices have no say."""
     target = json.loads((ROOT / "extract" / "targets" / "ort-cpu.json").read_text())
