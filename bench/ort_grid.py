@@ -244,6 +244,11 @@ def products():
     for k, n in ((192, 192), (192, 768), (768, 192), (384, 384), (320, 640), (512, 1024), (1024, 1024), (1536, 384), (2048, 768), (640, 1920), (1152, 48)):
         for rows in (1, 8, 32, 64):
             yield Case("MatMul", [(1, rows, k), (k, n)], weights=(1,))
+    for k, n in ((64, 1), (256, 1), (512, 2), (512, 8)):  # few columns, of many rows
+        for rows in (1, 64, 1024, 8192):
+            yield Case("MatMul", [(1, rows, k), (k, n)], weights=(1,))
+    for rows in (1024, 8192):
+        yield Case("DynamicQuantizeLinear", [(1, rows, 512)], outputs=3)
     for k, n in ((256, 32000), (768, 30522)):
         yield Case("MatMul", [(1, 1, k), (k, n)], weights=(1,))
     for heads, size in ((4, 16), (4, 64), (12, 64)):
@@ -303,6 +308,9 @@ def integer_products():
                 blocks = (n, k // 32, 16)
                 for level in ({}, {"accuracy_level": 4}):  # what ONNX Runtime makes of DequantizeLinear and MatMul has the latter
                     yield Case("MatMulNBits", [f, u8(*blocks), np.full((n, k // 32), 0.01, np.float32)], {"K": k, "N": n, "bits": 4, "block_size": 32} | level, weights=(1, 2), domain=MS)
+    for k, n in ((256, 1), (512, 1), (512, 8)):  # few columns, of many rows
+        for rows in (64, 1024, 8192):
+            yield Case("MatMulIntegerToFloat", [u8(1, rows, k), weight_of(k, n), s, s, z, zw], weights=(1, 2, 3, 4, 5), domain=MS)
     for heads, size in ((4, 16), (4, 64), (12, 64)):
         for rows in SEQUENCES:
             for keys in sorted({rows, 128}):

@@ -10,6 +10,7 @@
 #include "extract/onnx_problem.h"
 #include "extract/price/op_features.h"
 #include "extract/price/op_sizes.h"
+#include "extract/target/load_fusions.h"
 #include "extract/target/load_pattern.h"
 
 namespace saturate {
@@ -109,19 +110,27 @@ class Loaded {
 
 }  // namespace
 
-AtLoad at_load(const OnnxEGraph& g, const Target* target, const OnnxProblem& p, const NodeChoice& given) {
+AtLoad at_load(const OnnxEGraph& g, const Target* target, const OnnxProblem& p, const NodeChoice& given, bool to_tell) {
   AtLoad out;
+  const auto price_of = [&](std::uint32_t node) {
+    Price price = p.plain.cost[node];
+    const auto fused = p.cost_when_fused.find(node);
+    if (to_tell && fused != p.cost_when_fused.end()) price.cost = fused->second;
+    return price;
+  };
   const auto add = [&](std::uint32_t node) {
-    out.price += p.plain.cost[node];
+    const Price price = price_of(node);
+    out.price += price;
     if (p.node_id[node] == kNone) return;
     const OpKey& key = g.key(g.egraph().node(p.node_id[node]).op);
     if (key.domain == "#" || key.role == UnitRole::kPart) return;
     const std::string name = operator_name(key.domain, key.op_type);
     ++out.operators[name];
-    out.cost[comparable_op(name)] += p.plain.cost[node].cost;
+    out.cost[comparable_op(name)] += price.cost;
   };
   if (target && target->fuses_at_load) {
-    for (const auto& [c, node] : Loaded(g, p, given).run()) add(node);
+    for (const auto& [c, node] : Loaded(g, p, given).run())
+      if (p.node_id[node] == kNone || !is_dropped_at_load(g, *target, p.node_id[node])) add(node);
   } else {
     for (const std::uint32_t node : needed_only(p.plain, given))
       if (node != kUnchosen) add(node);

@@ -23,6 +23,8 @@ constexpr double kLeastMeasured = 1e-9;
 constexpr double kCache = 1 << 20;
 constexpr std::string_view kGemm = "Gemm", kFusedConv = "com.microsoft::FusedConv";
 constexpr const char* kGemmBias = "Gemm/bias";
+constexpr const char *kQuantizer = "DynamicQuantizeLinear", *kIntegerProduct = "com.microsoft::MatMulIntegerToFloat";
+constexpr std::string_view kDynamicProduct = "com.microsoft::DynamicQuantizeMatMul";
 constexpr double kReorder = 1e-6;  // one operator more
 
 // An operator within `use`, with the same result, of these inputs of it.
@@ -237,6 +239,13 @@ double MeasuredTable::gemm_seconds(const OpUse& use, bool* estimated) const {
   return use.inputs.size() < 3 ? without : without + seconds(part_of(use, kGemmBias, {2}));
 }
 
+double MeasuredTable::dynamic_product_seconds(const OpUse& use, bool* estimated) const {
+  OpUse quantizer = part_of(use, kQuantizer, {0}), product = part_of(use, kIntegerProduct, first_inputs(use, use.inputs.size()));
+  quantizer.outputs = {use.inputs[0], {}, {}};
+  product.dtype = "uint8", product.element_bytes = 1;
+  return seconds(quantizer) + seconds(product, estimated);
+}
+
 double MeasuredTable::conv_with_summand_seconds(const OpUse& use, bool* estimated) const {
   const Sizes1D& result = use.outputs[0];
   OpUse conv = part_of(use, "Conv", first_inputs(use, use.inputs.size() - 1)), add = part_of(use, "Add", {}), activation = add;
@@ -258,6 +267,8 @@ double MeasuredTable::seconds(const OpUse& use, bool* estimated) const {
   if (const double times = times_of_image(use); times > 1) return times * seconds(over_image(use), estimated);
   const std::string op = comparable_op(use.op);
   if (op == kGemm && groups_.contains(kGemmBias)) return gemm_seconds(use, estimated);
+  if (use.op == kDynamicProduct && !use.inputs.empty() && groups_.contains(kQuantizer) && groups_.contains(kIntegerProduct))
+    return dynamic_product_seconds(use, estimated);
   const OpSizes s = sizes_of(use);
   const Group* of = group(op);
   if (estimated) *estimated = !of;

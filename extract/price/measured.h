@@ -43,6 +43,8 @@ class MeasuredTable {
   const Group* group(const std::string& comparable) const;
   // A product and its bias: the difference decides between Gemm and MatMul with Add, and is less than what two rows of products differ by.
   double gemm_seconds(const OpUse& use, bool* estimated) const;
+  // DynamicQuantizeMatMul quantizes its rows and multiplies, and takes as long as these two: a choice between both spellings is no row's.
+  double dynamic_product_seconds(const OpUse& use, bool* estimated) const;
   // FusedConv(X, W, b, Z). ONNX Runtime runs Conv, Add and an activation as one kernel in its blocked layout where Z lies in that layout,
   // which its own fusion knows at load; written as one operator they leave that layout where Z does not, and are copied into it and back.
   double conv_with_summand_seconds(const OpUse& use, bool* estimated) const;

@@ -121,11 +121,22 @@ class Adder {
     const OpId op = g_.op(fused.key);
     for (const NodeId n : e_.class_nodes(e_.find(made)))
       if (e_.node(n).op == op) {
-        g_.notes<FusedAtLoad>().of.try_emplace(n, FusedAtLoad::Spelling{m.nodes, m.leaves});
+        g_.notes<FusedAtLoad>().of.try_emplace(n, FusedAtLoad::Spelling{m.nodes, leaves_of(m, fused.inputs)});
         if (const auto it = by_operator_.find(becomes.operators.front()); it != by_operator_.end()) it->second.push_back(n);
         break;
       }
     e_.merge(id, made);
+  }
+
+  // What was fused before reads values that the spelling has inside now. Inputs may be such values, too: of MatMul(t,Transpose(b)) with t
+  // for that Transpose.
+  std::vector<Id> leaves_of(const LoadMatch<EGraphView>& m, const std::vector<Id>& inputs) const {
+    std::vector<Id> out = m.leaves;
+    std::erase_if(out, [&](Id leaf) {
+      const auto is_it = [&](Id id) { return e_.find(id) == e_.find(leaf); };
+      return std::ranges::none_of(inputs, is_it) && std::ranges::any_of(m.nodes, [&](NodeId n) { return is_it(e_.class_of(n)); });
+    });
+    return out;
   }
 
   OnnxEGraph& g_;
@@ -143,6 +154,20 @@ void add_load_fusions(OnnxEGraph& g, const Target& target) {
   adder.look_for(fusions);
   for (const LoadFusion* fusion : fusions)
     if (fusion->becomes.what == LoadPattern::What::kOperator) adder.add(*fusion);  // rules know what is a value
+}
+
+bool is_dropped_at_load(const OnnxEGraph& g, const Target& target, NodeId node) {
+  const FusedAtLoad none;
+  const EGraphView view{g, g.egraph(), none};
+  for (const LoadFusion* fusion : load_fusions_of(target)) {
+    if (fusion->becomes.what != LoadPattern::What::kValue) continue;
+    const LoadMatcher<EGraphView> matcher(view, kStepsOfNode);
+    if (!matcher.is_one_of(fusion->pattern, node)) continue;
+    const LoadGuards<EGraphView> guards(view, g.dims(), *fusion);
+    for (const auto& m : matcher.of_node(fusion->pattern, node, kMostOfNode))
+      if (guards.hold(m)) return true;
+  }
+  return false;
 }
 
 }  // namespace saturate

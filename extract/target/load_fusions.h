@@ -22,4 +22,7 @@ struct FusedAtLoad {
 // Adds them, for spellings with the e-nodes that there are.
 void add_load_fusions(OnnxEGraph& egraph, const Target& target);
 
+// Whether the runtime drops an operator that gives what it gets: a Cast to the type that its input has, a product with 1.
+bool is_dropped_at_load(const OnnxEGraph& g, const Target& target, NodeId node);
+
 }  // namespace saturate

@@ -1,6 +1,8 @@
 #include "extract/price/measured.h"
 
 #include <fstream>
+#include <iterator>
+#include <string>
 #include <utility>
 
 #include "extract/price/op_times.h"
@@ -100,6 +102,22 @@ TEST(Measured, AConvolutionWithASummandCostsMoreThanItsParts) {
   const double sum_alone = t.seconds(use(R"({"op": "com.microsoft::FusedConv", )" + no_bias));
   EXPECT_GT(sum_alone, t.seconds(use(R"({"op": "Conv", "in": [[1,64,28,28],[64,64,1,1]], "out": [[1,64,28,28]], "const": [1]})")) +
                            t.seconds(use(add)));
+}
+
+// Quantizing rows and multiplying them is one operator or two, and takes as long.
+TEST(Measured, ADynamicProductIsItsQuantizerAndItsProduct) {
+  std::ifstream file(SATURATE_SOURCE_DIR "/extract/costs/ort-cpu-avx2.jsonl");
+  const MeasuredTable t = table(std::string(std::istreambuf_iterator<char>(file), {}));
+  for (const std::string rows : {"1", "100", "20000"})
+    for (const std::string columns : {"1", "700"}) {
+      const std::string x = "[1," + rows + ",512]", y = "[1," + rows + "," + columns + "]", w = "[512," + columns + "]";
+      const double both = t.seconds(use(R"({"op": "com.microsoft::DynamicQuantizeMatMul", "in": [)" + x + "," + w + R"(,[],[]], "out": [)" +
+                                        y + R"(], "const": [1, 2, 3]})"));
+      const double product = t.seconds(use(R"({"op": "com.microsoft::MatMulIntegerToFloat", "dtype": "uint8", "in": [)" + x + "," + w +
+                                           R"(,[],[],[],[]], "out": [)" + y + R"(], "const": [1, 2, 3, 4, 5]})"));
+      const double quantizer = t.seconds(use(R"({"op": "DynamicQuantizeLinear", "in": [)" + x + R"(], "out": [)" + x + ",[],[]]}"));
+      EXPECT_DOUBLE_EQ(both, product + quantizer) << rows << " " << columns;
+    }
 }
 
 TEST(Measured, BadRowsAreRefusedWithTheirPlace) {

@@ -72,6 +72,7 @@ class Builder:
         self.nodes, self.initializers, self.inputs, self.named, self.numbers = [], {}, {}, {}, {}
         self.shapes = dict(fusion.get("example", {}).get("shapes", {}))
         self.integers = dict(fusion.get("example", {}).get("integers", {}))
+        self.types = dict(fusion.get("example", {}).get("types", {}))  # of values that are no floats
         self.random = np.random.default_rng(0)
 
     def shape_of(self, name):
@@ -87,7 +88,11 @@ class Builder:
             self.initializers[name] = np.array(self.integers[name], np.int64)
             self.named[name] = name
         elif constant:
-            self.initializers[name] = (self.random.random(self.shape_of(name)) + 0.5).astype(np.float32)
+            numbers = self.random.random(self.shape_of(name)) + 0.5
+            self.initializers[name] = (numbers * (10 if name in self.types else 1)).astype(self.types.get(name, "float32"))
+            self.named[name] = name
+        elif name in self.types:  # few operators take 8 bits
+            self.inputs[name] = self.shape_of(name)
             self.named[name] = name
         else:
             self.inputs[name] = self.shape_of(name)
@@ -122,7 +127,7 @@ class Builder:
         self.nodes.append(helper.make_node("Neg", [out], ["out"]))
         used = {name for node in self.nodes for name in node.input}
         graph = helper.make_graph(
-            self.nodes, "pattern", [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in self.inputs.items()],
+            self.nodes, "pattern", [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(self.types.get(n, "float32"))), s) for n, s in self.inputs.items()],
             [helper.make_empty_tensor_value_info("out")], [numpy_helper.from_array(v, k) for k, v in self.initializers.items() if k in used])
         graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
         return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)])

@@ -86,6 +86,38 @@ def test_both_prices_are_after_load(tmp_path):
     assert report["before"]["nodes"] == 9 and report["after"]["nodes"] == 1  # the file is smaller all the same
 
 
+def beside_a_quantizer(nodes, constants, dims):
+    """The nodes make y of x; a dequantized vector is added, so that the model is priced in the e-graph."""
+    more = [helper.make_node("DequantizeLinear", ["q", "q_scale", "q_zero"], ["d8"]), helper.make_node("Add", ["y", "d8"], ["out"])]
+    constants = constants | {"q_scale": np.float32(0.1), "q_zero": np.uint8(3)}
+    graph = helper.make_graph(nodes + more, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims), helper.make_tensor_value_info("q", TensorProto.UINT8, [1])],
+                              [helper.make_tensor_value_info("out", TensorProto.FLOAT, dims)], [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()])
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def test_a_norm_of_two_fusions_beside_a_quantizer(tmp_path):
+    """x * (1 / sqrt(...)) is a Div first, and that part of a norm; a Cast that changes nothing is dropped. Both prices are those of operators."""
+    nodes = [helper.make_node("Cast", ["x"], ["c"], to=TensorProto.FLOAT), helper.make_node("Pow", ["c", "two"], ["s"]),
+             helper.make_node("ReduceMean", ["s"], ["mean"], axes=[-1]), helper.make_node("Add", ["mean", "eps"], ["v"]), helper.make_node("Sqrt", ["v"], ["root"]),
+             helper.make_node("Div", ["one", "root"], ["r"]), helper.make_node("Mul", ["c", "r"], ["n"]), helper.make_node("Mul", ["scale", "n"], ["y"])]
+    constants = {"two": np.float32(2), "eps": np.float32(1e-6), "one": np.float32(1), "scale": np.linspace(0.5, 1.5, 64, dtype=np.float32)}
+    path = tmp_path / "m.onnx"
+    onnx.save(beside_a_quantizer(nodes, constants, [2, 40, 64]), path)
+    done = json.loads(run_ok(path, "-o", tmp_path / "out.onnx", "--json", "--target", TARGET).stdout)
+    assert done["at_load"]["before"] == {"SimplifiedLayerNormalization": 1, "DequantizeLinear": 1, "Add": 1} == loaded(path, tmp_path)
+    assert done["cost_after"] / done["cost_before"] == pytest.approx(1, abs=0.05)
+
+
+def test_a_value_that_is_inside_of_a_spelling_and_read_by_it(tmp_path):
+    """t @ t of one Transpose is no FusedMatMul for ONNX Runtime, though t @ transposed(x) would be one."""
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), helper.make_node("MatMul", ["t", "t"], ["p"]),
+             helper.make_node("Mul", ["p", "half"], ["y"])]
+    path = tmp_path / "m.onnx"
+    onnx.save(beside_a_quantizer(nodes, {"half": np.float32(0.5)}, [2, 8, 8]), path)
+    run_ok(path, "-o", tmp_path / "out.onnx", "--target", TARGET)
+    assert loaded(tmp_path / "out.onnx", tmp_path)
+
+
 def test_fusions_that_say_less_than_their_spelling_are_not_equal(tmp_path):
     """Two products of one pair that differ in their scales are one FusedMatMul each, and stay two."""
     nodes = [helper.make_node("MatMul", ["a", "b"], ["p"]), helper.make_node("Mul", ["p", "half"], ["y"]),

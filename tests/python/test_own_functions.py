@@ -135,7 +135,8 @@ def test_outputs_that_nobody_reads(tmp_path, names):
     for name, out in zip([n for n in given if n], outputs(result, x=X)):
         np.testing.assert_allclose(out, mean if name == "m" else centred, atol=1e-6)
     kept, _ = optimized(tmp_path, model, CENTRED, "--target", target(tmp_path, ["Centred"], **FIND))
-    assert ops(kept.graph) == ["my.dom.Centred"]
+    # Where the mean alone is read, it takes less than all of the body.
+    assert ops(kept.graph) == (["ReduceMean"] if names == ", m" else ["my.dom.Centred"])
 
 
 def test_calls_in_bodies_of_if_and_loop(tmp_path):
@@ -255,7 +256,7 @@ def test_rules_on_operators_that_nobody_knows(tmp_path):
     assert not any(n.domain for n in result.graph.node)
     made = "rule made <a> (X) => (Y)\n  LeakyRelu <alpha = @a> (X) => my.dom.F <alpha = @a> (X)\n  example X = float[2,3], a = 0.25\n"
     model = model_of("g (float[N,4] x) => (float[N,4] y) { y = LeakyRelu <alpha = 0.25> (x) }", domains=())
-    result, _ = optimized(tmp_path, model, made, "--target", target(tmp_path, ["F"], forbidden=["LeakyRelu"]), "--no-verify")
+    result, _ = optimized(tmp_path, model, made, "--target", target(tmp_path, ["F"], forbidden=["LeakyRelu", "PRelu"]), "--no-verify")
     assert ops(result.graph) == ["my.dom.F"]
     # Verification cannot run it, and says so.
     done = run(tmp_path / "in.onnx", tmp_path / "o.onnx", "--rules", tmp_path / "f.rules", "--target", tmp_path / "t.json")

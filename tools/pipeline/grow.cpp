@@ -241,7 +241,7 @@ class Grower {
     const OnnxProblem problem = onnx_problem(g, graph.lowered, &task_.target, task_.cost, options);
     const auto choice = original_choice(g, graph.lowered, problem, true);
     if (!choice.ok()) return choice.status();
-    return at_load(g, &task_.target, problem, *choice);
+    return at_load(g, &task_.target, problem, *choice, true);
   }
 
   absl::StatusOr<GrowResult> run(const Model& model, Around outside, int depth, std::string where = "") const {
