@@ -1,6 +1,7 @@
 #include "tools/pipeline/optimize.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 #include "egraph/explain.h"
@@ -88,9 +89,12 @@ std::vector<std::string> applied_rules(const RuleSet& rules, const RunReport& ru
 }
 
 void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
-  if (options.cost_symbols.empty()) return;
-  const auto known = usual_sizes(model);
-  for (const std::string& name : options.cost_symbols) {
+  std::set<std::string> given;
+  for (const CostPoint& point : options.cost_points)
+    for (const auto& [name, size] : point.symbols) given.insert(name);
+  if (given.empty()) return;
+  const auto known = sizes_of_table(model);
+  for (const std::string& name : given) {
     const auto has = [&](const auto& symbol) { return symbol.first.find(name) != std::string::npos; };  // "past + 1" has past
     if (std::any_of(known.begin(), known.end(), has)) continue;
     std::string names;
@@ -117,7 +121,10 @@ void add_experiments(const Grown& grown, const Chosen& chosen, EmitOptions optio
     bool foldable = true;
     for (Id id = 0; id < s.by_class.size() && foldable; ++id) foldable = known(id);
     if (!foldable) continue;
-    if (auto emitted = emit_model(g, grown.lowered, s, *emitting); emitted.ok()) result.samples.push_back({*std::move(emitted), s.cost});
+    auto emitted = emit_model(g, grown.lowered, s, *emitting);
+    if (!emitted.ok()) continue;
+    const auto loaded = load(*emitted, task);
+    result.samples.push_back({*std::move(emitted), loaded.ok() ? loaded->price.cost : s.cost});
   }
 }
 
@@ -165,6 +172,8 @@ class Attempt {
       if (!grown.ok()) return grown.status();
       if (const auto* c = std::get_if<Contradicted>(&*grown)) return leave_out(*c);
       grown_ = std::get<std::unique_ptr<Grown>>(*std::move(grown));
+      const auto& points = task_.options.cost_points;
+      task_.sizes = assumed_sizes(model_, *grown_->g, grown_->lowered, points.empty() ? CostPoint().symbols : points[0].symbols);
     }
     if (task_.options.stop_after == "lower" || task_.options.stop_after == "saturate") return std::nullopt;
     if (!chosen_) {
@@ -345,16 +354,19 @@ void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report
   if (task.options.opset || task.options.keep_opset || !task.has_rules()) return;
   const std::int64_t higher = target.newest_opset_with(report.before.operators, target.max_opset);
   if (higher <= attempt.limit()) return;
-  if (const auto cost = attempt.cost_at(higher)) report.newer = {newer->version, *cost};
+  double chosen = 0;
+  visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown&, const Chosen& c) { chosen += c.selection.cost; });
+  if (const auto cost = attempt.cost_at(higher); cost && chosen > 0)
+    report.newer = {newer->version, report.cost_after * *cost / chosen};
 }
 
 // Prices of what will run: of the model and of the result as they are, with nothing in mind that rules found out.
 void note_loaded(const Model& model, const Model& result, const Task& task, OptimizeReport& report) {
-  if (!task.target.fuses_at_load || !prices_fusions(task.cost)) return;
   const auto before = load(model, task), after = load(result, task);
   if (!before.ok() || !after.ok()) return;
-  report.cost_before = before->price.cost, report.before_at_load = before->operators;
-  report.cost_after = after->price.cost, report.after_at_load = after->operators;
+  report.cost_before = before->price.cost, report.cost_after = after->price.cost;
+  if (!task.target.fuses_at_load || !prices_fusions(task.cost)) return;
+  report.before_at_load = before->operators, report.after_at_load = after->operators;
   if (const double error = task.cost.relative_error(); error > 0) report.cost_ratio = ratio_range(*before, *after, error);
 }
 
@@ -407,7 +419,7 @@ class AttemptVariants : public Variants {
 
   std::vector<Region> regions() const override {
     std::map<std::string, Region> all;
-    const auto usual = usual_sizes(model_);
+    const auto usual = numbers_of(task_.sizes);
     visit_graphs(attempt_.grown(), attempt_.chosen(), [&](const Grown& grown, const Chosen& chosen) {
       const CostOptions sizes = with_all_symbols(task_.options.sizes, *grown.g, usual);
       for (auto& [name, region] : regions_of(*grown.g, grown.lowered, chosen.selection, sizes)) {
@@ -433,7 +445,7 @@ class AttemptVariants : public Variants {
       nodes = *std::move(loaded);
     }
     const Task task{task_.rules,        task_.target,  nodes ? *nodes : task_.cost, task_.options, task_.evaluator, task_.own,
-                    task_.newest_opset, task_.seconds, task_.wants_provenance,      &variant};
+                    task_.newest_opset, task_.sizes,   task_.seconds,               task_.wants_provenance, &variant};
     return attempt_.another(task, variant.own_opset ? model_.opset("") : attempt_.limit());
   }
 
@@ -483,6 +495,7 @@ OptimizeResult as_it_came(const Model& model, const Attempt& attempt, const Task
   visit_graphs(attempt.grown(), attempt.chosen(),
                [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
   report.cost_after = report.cost_before;
+  note_loaded(model, model, task, report);
   report.after = report.before;
   report.needs = needs_of(report.after, runtime_of(&task.target));
   return result;
@@ -498,9 +511,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.cost_model = cost.name();
   report.target = target.name;
   report.cost_unit = cost.unit();
-  report.cost_sizes_given = !options.cost_symbols.empty();
-  for (const auto& [symbol, size] : usual_sizes(model))
-    if (symbol.find(' ') == std::string::npos) report.cost_sizes.emplace(symbol, size);
+  report.cost_points = options.cost_points;
   warn_of_the_model(model, options, report);
   const auto evaluator = make_evaluator(folding(report.before, options));
   const OwnOperators own = own_operators(model, rules, target);
@@ -512,6 +523,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
                   *evaluator,
                   own,
                   target.newest_opset_with(report.before.operators),
+                  report.assumed_sizes,
                   report.seconds,
                   options.provenance || options.annotate || has_metadata(model)};
 
