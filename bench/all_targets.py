@@ -63,6 +63,7 @@ class Target:
         self.binary, self.name, self.says = binary, name, asked(binary, "targets", "show", name)
         versions = self.says.get("runtime", {}).get("versions", {})
         oldest = min(versions, key=lambda version: [int(part) for part in version.split(".")]) if versions else None
+        self.given = f"{name}@{oldest}" if oldest else name
         self.release = versions[oldest] if oldest else None
         self.wants_sizes = any(limit.get("static_shapes") for limit in self.says.get("limits", []))
 
@@ -92,7 +93,7 @@ def judged(target, path, folder, schema, table):
     if target.wants_sizes:
         model, dims, _ = fixed(path, folder)
     out, report = folder / path.name.replace(".onnx", ".out.onnx"), folder / "r.json"
-    words = [target.binary, model, "-o", out, "--target", target.name, "--cost", "nodes", "--no-verify", "-q", "--report", report, *dims]
+    words = [target.binary, model, "-o", out, "--target", target.given, "--cost", "nodes", "--no-verify", "-q", "--report", report, *dims]
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
     if done.returncode:
         return {"bad": [f"not written: {done.stderr.strip()[:200]}"]}
@@ -107,7 +108,7 @@ def judged(target, path, folder, schema, table):
     opset, ir = target.newest(before)
     row["fits"] = opset_of(after) <= opset and after.ir_version <= ir
     bad += [f"opset {opset_of(after)}, IR {after.ir_version}: beyond {opset}, {ir}"] * (not row["fits"])
-    refusals = [len(refused(target.binary, which, target.name)) for which in (model, out)]
+    refusals = [len(refused(target.binary, which, target.given)) for which in (model, out)]
     row["taken before"], row["taken"] = (count == 0 for count in refusals)
     bad += [f"refused operators {refusals[0]} -> {refusals[1]}"] * (refusals[1] > refusals[0])
     verdict, why = zoo.verdict(out, feeds, zoo.beside(path)[1], as_it_is=True)

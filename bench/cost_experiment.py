@@ -4,7 +4,7 @@
     python bench/cost_experiment.py GRID.json OUT_FOLDER --binary build/release/tools/saturate [--jobs 2]
 
 GRID.json: {"models": [path or {"path", "inputs": "x.npz", "dims": {"batch": 1}}], "cost_models": ["measured", "roofline", "mine.json"], "extractors":
-["search", "portfolio"], "samples": 16, "seed": 0, "target": "ort-cpu", "runtime": "onnxruntime" or "saturate", "threads": 1, "seconds": 0.2, "passes": 8}. Paths are
+["search", "portfolio"], "samples": 16, "seed": 0, "target": "ort-cpu@1.20", "runtime": "onnxruntime" or "saturate", "threads": 1, "seconds": 0.2, "passes": 8}. Paths are
 relative to the grid's folder.
 
 For each model, K equal graphs are drawn once (`saturate extract`) and timed once, in turns; for each cost model, they are ranked (`saturate cost eval`); for
@@ -92,7 +92,7 @@ class Experiment:
 
     def stamp(self, entry):
         path = pathlib.Path(entry["path"])
-        return {"model": entry, "bytes": path.stat().st_size if path.exists() else 0, "target": self.get("target", "ort-cpu"), "runtime": self.get("runtime", "onnxruntime"),
+        return {"model": entry, "bytes": path.stat().st_size if path.exists() else 0, "target": self.get("target", "ort-cpu@1.20"), "runtime": self.get("runtime", "onnxruntime"),
                 "threads": self.get("threads", 1)}
 
     def sampled(self, entry):
@@ -107,7 +107,7 @@ class Experiment:
 
     def evaluated(self, entry, cost, samples):
         key = {"kind": "eval", **self.stamp(entry), "cost": cost, "samples": samples["times"]}
-        return self.part(key, lambda: json.loads(self.run(self.binary, "cost", "eval", samples["times"], "--cost", self.cost(cost), "--target", self.get("target", "ort-cpu"), *self.dims(entry), "--json")))
+        return self.part(key, lambda: json.loads(self.run(self.binary, "cost", "eval", samples["times"], "--cost", self.cost(cost), "--target", self.get("target", "ort-cpu@1.20"), *self.dims(entry), "--json")))
 
     def optimized(self, entry, cost, extractor):
         key = {"kind": "optimize", **self.stamp(entry), "cost": cost, "extractor": extractor}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which fused blocks are lost when a model is rewritten by edits that keep its meaning (bench/edits).
 
-usage: edit_coverage.py --data FOLDER --command 'saturate {in} -o {out} --target ort-cpu --cost nodes --no-verify'
+usage: edit_coverage.py --data FOLDER --command 'saturate {in} -o {out} --target ort-cpu@1.20 --cost nodes --no-verify'
                         [--only REGEX] [--edits NAME,...|all|list] [--mix N] [--rate R] [--seed S] [--jobs N] [--save FOLDER]
 
 FOLDER holds models/NAME.onnx and models/NAME.inputs.npz. Each edit is made at every place where it applies; with --mix N, N rewritings of each model
@@ -178,7 +178,7 @@ def work(path, args, names):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, required=True)
-    parser.add_argument("--command", default="saturate {in} -o {out} --target ort-cpu --cost nodes --no-verify -q")
+    parser.add_argument("--command", default="saturate {in} -o {out} --target ort-cpu@1.20 --cost nodes --no-verify -q")
     parser.add_argument("--only", default="", help="names of models, a regular expression")
     parser.add_argument("--edits", default="all", help="names with commas, all, or list to print them")
     parser.add_argument("--mix", type=int, default=0, help="random mixtures of each model, instead of one edit everywhere")

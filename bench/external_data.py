@@ -102,7 +102,7 @@ def words(args, tool, source, target):
     if tool == "cp":
         return ["cp", str(source), f"{source}.data", str(target.parent)]
     if tool in ("saturate", "verified"):
-        return [args.binary, "optimize", str(source), "-o", str(target), "--target", "ort-cpu"] + ([] if tool == "verified" else ["--no-verify"])
+        return [args.binary, "optimize", str(source), "-o", str(target), "--target", "ort-cpu@1.20"] + ([] if tool == "verified" else ["--no-verify"])
     return child_words(tool, source, target)
 
 

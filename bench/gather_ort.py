@@ -216,7 +216,7 @@ def is_beyond(a, b):
 
 def summary(raw):
     """The row of all measurements of a case: the lower quartile, of differences the median."""
-    times = sorted(raw["times"])
+    times = sorted(t for t in raw["times"] if t > 0) or sorted(raw["times"])  # else the graph of few copies was disturbed all the time
     difference = "/" in raw["op"] and len(times) > 1
     low, high = (statistics.median(times), statistics.quantiles(times, n=4)[2]) if difference else (times[(len(times) - 1) // 4], statistics.median(times))
     low = max(low, 1e-9)
@@ -394,7 +394,7 @@ def graph_rows(paths, dims, npz, threads, seconds, passes):
         yield {"graph": str(path), "seconds": float(f"{share * usual:.6g}"), "noise": round(noise, 4), "operators_seconds": kernel_seconds(path, feeds[path], threads), "threads": threads}
 
 
-def machine():
+def machine(threads=1):
     model = ""
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -402,8 +402,8 @@ def machine():
         found = re.search(r"model name\s*:\s*(.*)", text)
         model = found.group(1) if found else ""
         wide = [f for f in ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_tile") if f in text]
-    return {"machine": {"processor": model, "extensions": wide if model else [], "cores": os.cpu_count(), "system": platform.system()},
-            "runtime": f"onnxruntime {ort.__version__}", "provider": "CPUExecutionProvider"}
+    return {"machine": {"processor": model, "architecture": platform.machine(), "extensions": wide if model else [], "cores": os.cpu_count(), "system": platform.system()},
+            "runtime": f"onnxruntime {ort.__version__}", "threads": threads, "date": time.strftime("%Y-%m-%d", time.gmtime()), "provider": "CPUExecutionProvider"}
 
 
 def main():
@@ -435,7 +435,7 @@ def main():
             gather((case for family in models or asked for case in family()), args, raws, raw_file)
         rows = [summary(r) for r in raws.values()]
     with open(args.out, "w", encoding="utf-8") as out:
-        out.writelines(json.dumps(r, separators=(",", ":")) + "\n" for r in [machine(), *rows])
+        out.writelines(json.dumps(r, separators=(",", ":")) + "\n" for r in [machine(args.threads), *rows])
     print(f"{len(rows)} rows in {args.out}")
     return 0 if rows else 1
 

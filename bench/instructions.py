@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Instructions of whole processes by callgrind: what optimizing costs, whatever else the machine does meanwhile.
 
-    python bench/instructions.py --old OLD_BINARY --new NEW_BINARY FILE|FOLDER|@LIST ... [--every N] [--options "--target ort-cpu"] [--jobs N]
+    python bench/instructions.py --old OLD_BINARY --new NEW_BINARY FILE|FOLDER|@LIST ... [--every N] [--options "--target ort-cpu@1.20"] [--jobs N]
         [--profiles FOLDER] [--at-most RATIO]
 
 Both builds optimize each file once, unverified, on one thread. Told are the instructions of each run, their sum, the ratio of the sums, and the geometric mean
@@ -51,7 +51,7 @@ def arguments():
     parser.add_argument("--old", required=True, type=binary, metavar="BINARY")
     parser.add_argument("--new", required=True, type=binary, metavar="BINARY")
     parser.add_argument("--every", type=positive, default=1, metavar="N", help="only every Nth file")
-    parser.add_argument("--options", type=shlex.split, default=["--target", "ort-cpu"], metavar="WORDS", help="of saturate (default: --target ort-cpu)")
+    parser.add_argument("--options", type=shlex.split, default=["--target", "ort-cpu@1.20"], metavar="WORDS", help="of saturate (default: --target ort-cpu@1.20)")
     parser.add_argument("--jobs", type=positive, default=1, metavar="N", help="files at a time: counts stay the same")
     parser.add_argument("--profiles", type=pathlib.Path, metavar="FOLDER", help="keep callgrind's files for callgrind_annotate")
     parser.add_argument("--at-most", type=float, metavar="RATIO", help="exit with 1 where the ratio of the sums is above")

@@ -69,7 +69,7 @@ def main():
     args = parser.parse_args()
     all_kept, all_made, wrong, exact, farthest, models = 0, 0, 0, 0, 0.0, sorted(args.zoo.glob("*.onnx"))
     for path in models:
-        found, made = compared(args.binary, path, args.words)
+        found, made = compared(args.binary, path, zoo.released(args.words))
         all_kept, all_made = all_kept + len(found), all_made + made
         for name, (far, most) in found.items():
             wrong += far > most

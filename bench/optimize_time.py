@@ -168,7 +168,7 @@ def main():
     parser.add_argument("--peers", default="", type=lambda text: [p for p in text.split(",") if p])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--verify", action="store_true", help="with our verification")
-    parser.add_argument("--options", default=[], type=shlex.split, metavar="WORDS", help='of saturate, as "--target ort-cpu"')
+    parser.add_argument("--options", default=[], type=shlex.split, metavar="WORDS", help='of saturate, as "--target ort-cpu@1.20"')
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     unknown = set(args.peers) - set(PEERS)

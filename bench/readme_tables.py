@@ -29,8 +29,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "docs/compare.md")
 MARK = re.compile(r"<!-- measured: (\w+) -->\n+")
 COLUMNS = ("attn", "norms", "gelu", "silu", "rope")
-# What a run or a processor tells, not the model: the time of the run, and the last bits of its numbers.
-VARIES = ((r"(difference\s+)[\d.e-]+(\s+of\s+)[\d.e-]+(,\s+allowed\s+)[\d.e-]+", r"\1SMALL\2SMALL\3SMALL"), (r"   [\d.]+ (?:us|ms|s)$", "   TIME"))
+# What a run or a machine tells, not the model: the time of the run, the last bits of its numbers, the processor, and where ONNX Runtime was found.
+VARIES = (
+    (r"(difference\s+)[\d.e-]+(\s+of\s+)[\d.e-]+(,\s+allowed\s+)[\d.e-]+", r"\1SMALL\2SMALL\3SMALL"),
+    (r"   [\d.]+ (?:us|ms|s)$", "   TIME"),
+    (r";\s+this\s+machine\s+is\s+another:[^\n]*(?:\n {4,}[^\n]*)*", ""),
+    (r"as\s+SATURATE_ONNXRUNTIME\s+names\s+it", "installed here"),
+)
 
 
 def blocks(text):

@@ -97,7 +97,7 @@ def main():
     parser.add_argument("models", nargs="+", type=pathlib.Path)
     parser.add_argument("--binary", default="saturate")
     parser.add_argument("--target", required=True)
-    parser.add_argument("--beside", default="ort-cpu", help="the target whose time and e-nodes stand beside")
+    parser.add_argument("--beside", default="ort-cpu@1.20", help="the target whose time and e-nodes stand beside")
     parser.add_argument("--only", default="", help="models whose names hold this")
     parser.add_argument("--option", action="append", default=[], help="a further option of the command")
     parser.add_argument("--no-compare", dest="compare", action="store_false")

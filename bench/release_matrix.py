@@ -185,7 +185,8 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for the results")
     parser.add_argument("--json", type=pathlib.Path, help="all rows")
     args = parser.parse_args()
-    args.targets = args.targets or [t["name"] for t in json.loads(subprocess.run([args.binary, "targets", "list", "--json"], capture_output=True, text=True, check=True).stdout)]
+    # Each with its oldest release: without one it is that of this machine.
+    args.targets = args.targets or ["@".join([t["name"], *list(t.get("runtime", {}).get("versions", []))[:1]]) for t in json.loads(subprocess.run([args.binary, "targets", "list", "--json"], capture_output=True, text=True, check=True).stdout)]
     releases, rows, bad = [Release(python) for python in args.pythons], [], 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.keep or pathlib.Path(temporary)

@@ -28,7 +28,7 @@ import threading
 
 import onnx
 
-PASSES = ("--target ort-cpu", "--target ort-cpu --cost nodes")
+PASSES = ("--target ort-cpu@1.20", "--target ort-cpu@1.20 --cost nodes")
 SHARED = ("zoo", "spellings", "ort_suite")
 SIDES = ("old", "new")
 FEW = 4  # things told of one kind

@@ -7,7 +7,7 @@
 
 A model of one Neg is loaded in each opset, and in each IR version.
 ZOO has NAME.onnx, and beside it NAME.inputs.npz and NAME.expected.npz where it is to be run, too.
-With --zoo each model is written as by default, and originals and results are loaded and run by each of these interpreters.
+With --zoo each model is written for ort-cpu@1.20, or the target that a --word names, and originals and results are loaded and run by each of these interpreters.
 Then the status is 1 if a result does not load, or a result fails or is off (by 1e-3 of the largest element) where the original is right."""
 import argparse
 import collections
@@ -91,8 +91,9 @@ def judged_by(python, pairs):
 
 
 def run_zoo(args):
+    args.words = zoo.released(args.words)
     models, bad = sorted(args.zoo.glob("*.onnx")), 0
-    print(f"{len(models)} models, {' '.join(args.words) or 'as by default'}\n| ONNX Runtime | results that load | right | originals that are right | farthest |\n|---|---|---|---|---|")
+    print(f"{len(models)} models, {' '.join(args.words)}\n| ONNX Runtime | results that load | right | originals that are right | farthest |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as here:
         pairs = [(str(model), str(pathlib.Path(here) / model.name)) for model in models]
         for original, result in pairs:

@@ -4,6 +4,11 @@ import numpy as np
 RIGHT = 1e-3  # of the largest element
 
 
+def released(words):
+    """The command's words with a target that names its release, where they name no target: without one it is that of this machine."""
+    return words if any(word.startswith("--target") for word in words) else ["--target=ort-cpu@1.20", *words]
+
+
 def arrays(path):
     return dict(np.load(path)) if path.exists() else {}
 

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "extract/price/op_sizes.h"
@@ -37,30 +40,43 @@ std::string geometry(const OpKey& key) {
   return out;
 }
 
+struct Computed {
+  const Product* product = nullptr;
+  std::tuple<std::string_view, Id, Id, std::string> what;
+};
+
+std::optional<Computed> product_of(const OnnxEGraph& g, const ENode& node) {
+  const EGraph& e = g.egraph();
+  const OpKey& key = g.key(node.op);
+  if (key.role != UnitRole::kNone || node.children.size() < 2) return std::nullopt;
+  const auto* const product = std::ranges::find(kProducts, operator_name(key.domain, key.op_type), &Product::op);
+  if (product == kProducts.end()) return std::nullopt;
+  return Computed{product, {product->of, e.find(node.children[0]), e.find(node.children[1]), geometry(key)}};
+}
+
 }  // namespace
 
 std::vector<NodeId> computed_twice(const OnnxEGraph& g, const Lowered& lowered, const Selection& selection) {
   const EGraph& e = g.egraph();
-  std::map<std::tuple<std::string_view, Id, Id, std::string>, std::vector<std::pair<std::size_t, NodeId>>> products;
+  std::map<std::tuple<std::string_view, Id, Id, std::string>, std::vector<std::pair<const Product*, NodeId>>> products;
   for (const Choice& choice : selection.by_class) {
     if (choice.folded || choice.node == kNone) continue;
-    const ENode node = e.node(choice.node);
-    const OpKey& key = g.key(node.op);
-    if (key.role != UnitRole::kNone || node.children.size() < 2) continue;
-    const std::string name = operator_name(key.domain, key.op_type);
-    const auto* const product = std::ranges::find(kProducts, name, &Product::op);
-    if (product == kProducts.end()) continue;
-    products[{product->of, e.find(node.children[0]), e.find(node.children[1]), geometry(key)}].emplace_back(product - kProducts.begin(),
-                                                                                                            choice.node);
+    if (const auto made = product_of(g, e.node(choice.node))) products[made->what].emplace_back(made->product, choice.node);
   }
   const absl::flat_hash_set<std::vector<Id>> originals = node_signatures(e, lowered);
   std::vector<NodeId> out;
   for (auto& [what, same] : products) {
     if (same.size() < 2) continue;
     std::ranges::sort(same);
-    for (const auto& [place, node] : same)
-      if (place != same.front().first && !originals.contains(node_signature(e, e.node(node).op, e.node(node).children)))
-        out.push_back(node);
+    for (const auto& [product, node] : same) {
+      if (product == same.front().first) continue;
+      // Others of its class that compute the product would be chosen next.
+      for (const NodeId n : e.class_nodes(e.find(e.class_of(node)))) {
+        const ENode other = e.node(n);
+        const auto made = product_of(g, other);
+        if (made && made->what == what && !originals.contains(node_signature(e, other.op, other.children))) out.push_back(n);
+      }
+    }
   }
   return out;
 }

@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
@@ -15,12 +14,7 @@
 
 namespace saturate {
 
-// What is asked of an e-node again by each extraction from one e-graph with one cost model: its cost, and the lowest opset that has it.
-struct AskedOfNodes {
-  absl::flat_hash_map<NodeId, double> cost;
-  absl::flat_hash_map<NodeId, std::optional<std::int64_t>> lowest;
-  absl::flat_hash_map<std::vector<std::uint64_t>, std::optional<std::int64_t>> lowest_alike;  // of operators and inputs of one sort
-};
+struct AskedOfNodes;  // extract/onnx_problem.h
 
 struct ExtractOptions {
   std::int64_t opset_limit = 23;     // operators made by rules must exist in this opset of ai.onnx

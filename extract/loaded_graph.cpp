@@ -138,6 +138,10 @@ class LoadedGraph {
     const int maker = makers_[at(v)];
     return maker < 0 || nodes_[at(maker)].gone ? std::vector<int>() : std::vector<int>{maker};
   }
+  std::uint64_t bits_of(int v) const {
+    const std::vector<int> maker = nodes_of(v);
+    return maker.empty() ? 0 : operator_bit(key(maker[0]).domain, key(maker[0]).op_type);
+  }
   const OpKey& key(int n) const { return nodes_[at(n)].key; }
   const std::vector<int>& inputs(int n) const { return nodes_[at(n)].inputs; }
   int value_of(int n) const { return nodes_[at(n)].outputs.front(); }

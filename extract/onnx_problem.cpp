@@ -254,7 +254,7 @@ class ProblemBuilder {
       original = original && is_original(spelled);
       wish = std::max(wish, wish_price(spelled, made));
     }
-    const auto [it, is_new] = asked_->cost.try_emplace(n);
+    const auto [it, is_new] = asked_->cost_when_fused.try_emplace(n);
     if (is_new) it->second = cost_.cost(g_, node, id);
     // Where operators are counted, those of the file count, too.
     const double loses =
@@ -274,19 +274,17 @@ class ProblemBuilder {
     return lowest_within_limit(n, key, site_of(g_, node, id).inputs).has_value();
   }
 
-  double cost_of(Id id, NodeId n, const ENode& node) const {
-    const auto [it, is_new] = asked_->cost.try_emplace(n);
-    if (!is_new) return it->second;
-    if (unpacked_.has(node, id)) return it->second = 0;
+  double cost_of(Id id, const ENode& node) const {
+    if (unpacked_.has(node, id)) return 0;
     const UnitRole role = g_.key(node.op).role;
-    if (role != UnitRole::kNone) return it->second = role == UnitRole::kPart ? 0 : unit_cost(g_, *target_, cost_, node, id);
+    if (role != UnitRole::kNone) return role == UnitRole::kPart ? 0 : unit_cost(g_, *target_, cost_, node, id);
     const double cost = target_ && !target_->node_units.empty()
                             ? std::min(cost_.cost(g_, node, id), cost_in_channels_last(g_, cost_, node, id))
                             : cost_.cost(g_, node, id);
     if (const IntegerKernel* integer = integer_kernel(operator_name(g_.key(node.op).domain, g_.key(node.op).op_type)))
-      return it->second = is_original(node) ? cost : cost * price_of_new(*integer, node);
-    if (parts_signed_pair(id, node)) return it->second = cost * kPartsPair;
-    return it->second = quantized_by_units_.contains(e_.find(id)) ? cost + cost_outside_unit(g_, cost_, node, id, cost) : cost;
+      return is_original(node) ? cost : cost * price_of_new(*integer, node);
+    if (parts_signed_pair(id, node)) return cost * kPartsPair;
+    return quantized_by_units_.contains(e_.find(id)) ? cost + cost_outside_unit(g_, cost_, node, id, cost) : cost;
   }
 
   // Whether a rule moves int8 between its quantizer and its dequantizer: the runtime writes uint8, which its products are for, only where
@@ -319,12 +317,18 @@ class ProblemBuilder {
       if (key.op_type == kLiteralOp) return kInfinity;
       return key.op_type == kConstantOp ? constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
     }
+    const auto [it, is_new] = asked_->price.try_emplace(n);
+    const Price price = is_new ? it->second = price_of(id, n, node, key) : it->second;
+    return {price.refused + (options_.avoided.contains(n) ? 1 : 0), price.cost};
+  }
+
+  Price price_of(Id id, NodeId n, const ENode& node, const OpKey& key) const {
     const bool original = is_original(node), taken = allowed(id, n, node, key);
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
     if (!original && !taken && in_opset != true && !may_be_at_border(key)) return kInfinity;
     if (!original && !runs_where_model_does(node, id, key)) return kInfinity;
-    const double refused = (target_ && !taken ? 1 : 0) + (options_.avoided.contains(n) ? 1 : 0) + (in_opset == false ? kLacking : 0);
-    const double cost = cost_of(id, n, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
+    const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
+    const double cost = cost_of(id, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
     return {refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
   }
 
@@ -453,9 +457,48 @@ class ProblemBuilder {
 
 }  // namespace
 
+namespace {
+
+// The problem without the e-nodes that are left out, and where those that are avoided count as refused.
+OnnxProblem without(const OnnxProblem& p, const ExtractOptions& options) {
+  OnnxProblem out;
+  out.class_id = p.class_id, out.blockers = p.blockers, out.number = p.number;
+  out.plain.roots = p.plain.roots;
+  const auto is_in = [&](const std::set<NodeId>& nodes) { return [&](std::uint32_t n) { return nodes.contains(p.node_id[n]); }; };
+  std::vector<std::uint32_t> place(p.node_id.size(), kUnchosen);
+  for (std::uint32_t c = 0; c < p.plain.num_classes(); ++c) {
+    for (std::uint32_t n = p.plain.node_begin[c]; n < p.plain.node_begin[c + 1]; ++n) {
+      const auto spelled = p.spelled.find(n);
+      const std::vector<std::uint32_t> nodes = spelled == p.spelled.end() ? std::vector{n} : spelled->second;
+      if (is_in(options.left_out)(n) || std::ranges::any_of(nodes, is_in(options.left_out))) continue;
+      place[n] = out.plain.num_nodes();
+      const auto avoided = static_cast<double>(std::ranges::count_if(nodes, is_in(options.avoided)));
+      out.plain.add_node({p.plain.cost[n].refused + avoided, p.plain.cost[n].cost}, p.plain.children_of(n));
+      out.node_id.push_back(p.node_id[n]);
+    }
+    out.plain.end_class();
+  }
+  for (const auto& [n, nodes] : p.spelled) {
+    if (place[n] == kUnchosen) continue;
+    std::vector<std::uint32_t>& now = out.spelled[place[n]];
+    for (const std::uint32_t of : nodes) now.push_back(place[of]);
+  }
+  return out;
+}
+
+}  // namespace
+
 OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
                          const ExtractOptions& options) {
-  return ProblemBuilder(egraph, lowered, target, cost, options).build();
+  if (!options.asked || !options.pinned.empty() || options.per_constant_byte > 0)
+    return ProblemBuilder(egraph, lowered, target, cost, options).build();
+  if (!options.asked->whole) {
+    ExtractOptions all = options;
+    all.left_out.clear(), all.avoided.clear();
+    options.asked->whole = ProblemBuilder(egraph, lowered, target, cost, all).build();
+  }
+  if (options.left_out.empty() && options.avoided.empty()) return *options.asked->whole;
+  return without(*options.asked->whole, options);
 }
 
 namespace {

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "extract/extract.h"
+#include "extract/price/price.h"
 #include "extract/solve/problem.h"
 
 namespace saturate {
@@ -22,6 +24,16 @@ struct OnnxProblem {
   // What the runtime makes of a spelling when it loads the model (load_fusions.h), by node of `plain`: the nodes that it stands for, the
   // one of its own class first.
   std::map<std::uint32_t, std::vector<std::uint32_t>> spelled;
+};
+
+// What is asked again by each extraction from one e-graph, for one target with one cost model, sizes and opset: of an e-node its price, or
+// what it costs as what the runtime makes of a spelling, and the lowest opset that has it; and the problem with nothing left out.
+struct AskedOfNodes {
+  absl::flat_hash_map<NodeId, Price> price;
+  absl::flat_hash_map<NodeId, double> cost_when_fused;
+  absl::flat_hash_map<NodeId, std::optional<std::int64_t>> lowest;
+  absl::flat_hash_map<std::vector<std::uint64_t>, std::optional<std::int64_t>> lowest_alike;  // of operators and inputs of one sort
+  std::optional<OnnxProblem> whole;
 };
 
 // The same with spellings in the place of what the runtime makes of them. Where a value between has another node, that stays, and may come

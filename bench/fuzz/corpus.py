@@ -7,7 +7,7 @@ import onnx
 from . import optimize
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests" / "corpus"
-OPTIONS = ({"target": "ort-cpu", "cost": "nodes"}, {"target": "ort-cpu", "cost": "measured", "verify": False, "no_assume": ["all"]}, {"target": "onnx", "cost": "nodes", "verify": False})
+OPTIONS = ({"target": "ort-cpu@1.20", "cost": "nodes"}, {"target": "ort-cpu@1.20", "cost": "measured", "verify": False, "no_assume": ["all"]}, {"target": "onnx", "cost": "nodes", "verify": False})
 
 
 def files():

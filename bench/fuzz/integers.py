@@ -253,7 +253,7 @@ def apart(a, b):
 
 def work(seed, settings):
     model, feed = drawn(seed)
-    target = ("onnx", takes_operators(), "ort-cpu")[seed % 3]
+    target = ("onnx", takes_operators(), "ort-cpu@1.20")[seed % 3]
     options = {"target": target, "within_one_step": True, "cost": ("nodes", "measured")[seed // 3 % 2], "verify": False, "time_limit": 20.0}
     try:
         (wanted,) = in_onnx_runtime(model, feed)
@@ -269,7 +269,7 @@ def work(seed, settings):
     try:
         (got,) = in_onnx_runtime(result, feed)
     except Exception as error:
-        if "NOT_IMPLEMENTED" in str(error) and target != "ort-cpu":
+        if "NOT_IMPLEMENTED" in str(error) and target != "ort-cpu@1.20":
             return [outcome("no kernel", counted=counted)]
         return [outcome("wrong", f"ORT refuses the result: {' '.join(str(error).split())[:300]}", model=model, feed=feed)]
     wrong, moved = apart(wanted, got)

@@ -17,7 +17,7 @@ OPSETS = (13, 17, 19, 21, 21, 23)
 EIGHT, MORE = (np.uint8, np.int8), (np.uint16, np.int16, ml_dtypes.uint4, ml_dtypes.int4)
 SCALES = (0.05, 0.1, 0.007, 0.3, 1.0, 0.5, 2.0**-4)
 ODD_SCALES = (-0.1, 0.0, np.inf, 1e-40, 1e35, np.nan, 3e-38)
-TARGETS = ("ort-cpu", "onnx", "ort-cpu")
+TARGETS = ("ort-cpu@1.20", "onnx", "ort-cpu@1.20")
 MOVES = [graphs.transpose, graphs.reshape] * 3 + [graphs.cut, graphs.split, graphs.gather, graphs.concat, graphs.unsqueeze, graphs.squeeze, graphs.expand, graphs.flatten] * 2
 _rules = {}
 
@@ -177,7 +177,7 @@ def work(seed, settings):
     try:
         got = in_onnx_runtime(result, feed)
     except Exception as error:
-        if "NOT_IMPLEMENTED" in str(error) and options["target"] != "ort-cpu":
+        if "NOT_IMPLEMENTED" in str(error) and options["target"] != "ort-cpu@1.20":
             return [outcome("no kernel", counted={"fewer": len(result.graph.node) < len(model.graph.node)})]
         return [outcome("wrong", f"ORT refuses the result: {' '.join(str(error).split())[:300]}", model=model, feed=feed)]
     for k, (a, b) in enumerate(zip(wanted, got)):

@@ -119,6 +119,7 @@ class WeightedCost : public CostModel {
   std::string name() const override { return parts_[0].second->name(); }
   std::string unit() const override { return parts_[0].second->unit(); }
   double relative_error() const override { return parts_[0].second->relative_error(); }
+  std::optional<MeasuredOn> measured_on() const override { return parts_[0].second->measured_on(); }
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     return mean([&](const CostModel& m) { return m.cost(g, node, id); });
   }
@@ -181,7 +182,11 @@ CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& g, const std
   return options;
 }
 
-std::vector<std::string> builtin_cost_models() { return {"nodes", "flops", "bytes", "roofline", "measured"}; }
+std::vector<std::string> builtin_cost_models() {
+  std::vector<std::string> out{"nodes", "flops", "bytes", "roofline"};
+  for (std::string& table : measured_tables()) out.push_back(std::move(table));
+  return out;
+}
 
 bool is_cost_data(const std::string& name_or_path) {
   const auto built_in = builtin_cost_models();

@@ -3,10 +3,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "extract/price/measured_on.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
@@ -39,6 +41,8 @@ class CostModel {
   }
   // How wrong what it tells of an operator is: one standard deviation, as a share. 0: it counts.
   virtual double relative_error() const { return 0; }
+  // What its times are of; nullopt where it has none, or does not say.
+  virtual std::optional<MeasuredOn> measured_on() const { return std::nullopt; }
   // What storing a new constant of so many bytes costs.
   virtual double constant_cost(std::size_t bytes) const = 0;
 };
@@ -64,9 +68,9 @@ CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& egraph, cons
 std::vector<std::string> builtin_cost_models();
 // Built in, or named as a file of data: no library, which would run code.
 bool is_cost_data(const std::string& name_or_path);
-// "nodes", "flops", "bytes", "roofline", "measured" (ONNX Runtime's operators on a CPU, timed); a .jsonl file of measured times; a .json
-// file of a roofline, of a fit, or a table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}; a shared library
-// (extract/saturate_cost.h): code that is run.
+// "nodes", "flops", "bytes", "roofline", "measured" and its like (ONNX Runtime's operators on a CPU, timed); a .jsonl file of measured
+// times; a .json file of a roofline, of a fit, or a table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}; a
+// shared library (extract/saturate_cost.h): code that is run.
 absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options = {});
 
 }  // namespace saturate

@@ -5,15 +5,15 @@
 
 namespace saturate {
 
-bool fit_source(const std::string& rows, const std::string& name, std::string& source, std::string& error) {
+bool fit_source(const std::string& rows, const std::string& name, const std::string& constant, std::string& source, std::string& error) {
   const auto table = MeasuredTable::parse(rows, name);
   if (!table.ok()) {
     error = std::string(table.status().message());
     return false;
   }
-  source = "#pragma once\n#include <string_view>\nnamespace saturate {\ninline constexpr char kMeasuredOrtCpuBytes[] =" +
-           byte_literal(table->to_fitted()) +
-           ";\ninline constexpr std::string_view kMeasuredOrtCpu{kMeasuredOrtCpuBytes, sizeof kMeasuredOrtCpuBytes - 1};\n}\n";
+  source = "#pragma once\n#include <string_view>\nnamespace saturate {\ninline constexpr char " + constant +
+           "Bytes[] =" + byte_literal(table->to_fitted()) + ";\ninline constexpr std::string_view " + constant + "{" + constant +
+           "Bytes, sizeof " + constant + "Bytes - 1};\n}\n";
   return true;
 }
 

@@ -53,10 +53,14 @@ std::string FittedTimes::to_json() const {
 
 absl::StatusOr<FittedTimes> FittedTimes::parse(const std::string& text, const std::string& place) {
   FittedTimes out;
+  nlohmann::json machine = nlohmann::json::object();
   try {
     const auto file = read_json(text);
     if (!file.ok()) return absl::InvalidArgumentError(fmt::format("{}: {}", place, std::string(file.status().message())));
     const nlohmann::json& json = *file;
+    for (const char* key : {"machine", "runtime", "threads", "date"})
+      if (json.contains(key)) machine[key] = json[key];
+    out.machine_ = machine.dump();
     auto roofline = Roofline::parse(json.at("roofline").dump());
     if (!roofline.ok()) return absl::InvalidArgumentError(fmt::format("{}: {}", place, std::string(roofline.status().message())));
     out.roofline_ = *roofline;

@@ -23,6 +23,7 @@ class FittedTimes {
 
   double seconds(const OpUse& use) const;
   const Roofline& roofline() const { return roofline_; }
+  const std::string& machine() const { return machine_; }
 
  private:
   std::map<std::string, TimeWeights> weights_;

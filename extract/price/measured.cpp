@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "egraph/read_json.h"
+#include "extract/price/gaussian.h"
 #include "extract/price/op_features.h"
 #include "extract/price/time_fit.h"
 #include "fmt/format.h"
@@ -16,9 +17,7 @@
 namespace saturate {
 namespace {
 
-constexpr double kReach = 4;         // doublings over which errors of the fit are alike
-constexpr double kKindDistance = 2;  // what another kernel counts, in doublings
-constexpr double kNoise = 0.01;      // variance of a row to that of the fit's errors
+constexpr double kNoise = 0.01;  // variance of a row to that of the fit's errors
 constexpr double kLeastMeasured = 1e-9;
 constexpr double kCache = 1 << 20;
 constexpr std::string_view kGemm = "Gemm", kFusedConv = "com.microsoft::FusedConv";
@@ -45,53 +44,6 @@ std::vector<std::size_t> first_inputs(const OpUse& use, std::size_t most) {
 // Whether a FusedConv adds a tensor to its result: its last input, which has the result's rank (a bias is a vector, and may be absent).
 bool has_summand(const OpUse& use) {
   return use.op == kFusedConv && use.inputs.size() > 2 && !use.outputs.empty() && use.inputs.back().size() == use.outputs[0].size();
-}
-
-// OpFeatures without the family.
-struct FeatureRow {
-  FeatureRow(std::span<const float> of_logs, std::span<const int> of_kinds) : logs(of_logs), kinds(of_kinds) {}
-  explicit FeatureRow(const OpFeatures& f) : FeatureRow(f.logs, f.kinds) {}
-  std::span<const float> logs;
-  std::span<const int> kinds;
-};
-
-// Correlation of two rows' errors: exponential (Matern 1/2), which follows the steps that kernels take.
-double correlation(const FeatureRow& a, const FeatureRow& b) {
-  double square = 0;
-  const float *x = a.logs.data(), *y = b.logs.data();
-  for (const float* const end = x + std::min(a.logs.size(), b.logs.size()); x != end; ++x, ++y) square += (*x - *y) * (*x - *y);
-  const int *k = a.kinds.data(), *l = b.kinds.data();
-  for (const int* const end = k + std::min(a.kinds.size(), b.kinds.size()); k != end; ++k, ++l)
-    if (*k != *l) square += kKindDistance * kKindDistance;
-  return std::exp(-std::sqrt(square) / kReach);
-}
-
-// Four sums at once: one alone waits for each addition.
-double dot(const double* a, const double* b, std::size_t n) {
-  double sums[4] = {};
-  std::size_t i = 0;
-  for (; i + 4 <= n; i += 4)
-    for (std::size_t j = 0; j < 4; ++j) sums[j] += a[i + j] * b[i + j];
-  for (; i < n; ++i) sums[0] += a[i] * b[i];
-  return sums[0] + sums[1] + sums[2] + sums[3];
-}
-
-// Solves K x = y in place for a positive definite K (its lower half, by rows).
-void cholesky_solve(std::vector<double>& k, std::vector<double>& y) {
-  const std::size_t n = y.size();
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = 0; j <= i; ++j) {
-      const double sum = k[i * n + j] - dot(&k[i * n], &k[j * n], j);
-      k[i * n + j] = i == j ? std::sqrt(std::max(sum, 1e-12)) : sum / k[j * n + j];
-    }
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t m = 0; m < i; ++m) y[i] -= k[i * n + m] * y[m];
-    y[i] /= k[i * n + i];
-  }
-  for (std::size_t i = n; i-- > 0;) {
-    for (std::size_t m = i + 1; m < n; ++m) y[i] -= k[m * n + i] * y[m];
-    y[i] /= k[i * n + i];
-  }
 }
 
 double usual_ratio(const std::vector<TimedUse>& rows, const Roofline& roofline) {

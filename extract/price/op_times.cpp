@@ -6,7 +6,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "egraph/read_json.h"
-#include "extract/builtin_costs.h"
+#include "extract/builtin_ort-cpu-avx2.h"
+#include "extract/builtin_ort-cpu.h"
+#include "extract/price/calibrated.h"
 #include "extract/price/fitted.h"
 #include "extract/price/measured.h"
 #include "extract/price/npu_times.h"
@@ -32,7 +34,9 @@ constexpr double kNotStandardFactor = 1.5;
 
 class RooflineTimes : public OpTimes {
  public:
-  explicit RooflineTimes(Roofline roofline) : roofline_(std::move(roofline)) {}
+  explicit RooflineTimes(Roofline roofline, std::optional<MeasuredOn> on = std::nullopt)
+      : roofline_(std::move(roofline)), on_(std::move(on)) {}
+  std::optional<MeasuredOn> measured_on() const override { return on_; }
   double launch() const override { return roofline_.launch; }
   double seconds(const OpUse& use) const override {
     OpSizes s = sizes_of(use);
@@ -53,6 +57,7 @@ class RooflineTimes : public OpTimes {
     return op == "com.microsoft::SkipSimplifiedLayerNormalization" ? 2 : 0;
   }
   Roofline roofline_;
+  std::optional<MeasuredOn> on_;
 };
 
 // A MeasuredTable or FittedTimes.
@@ -62,6 +67,9 @@ class TableTimes : public OpTimes {
   explicit TableTimes(Table table) : table_(std::move(table)) {}
   double launch() const override { return table_.roofline().launch; }
   double seconds(const OpUse& use) const override { return table_.seconds(use); }
+  std::optional<MeasuredOn> measured_on() const override {
+    return saturate::measured_on(read_json(table_.machine()).value_or(nlohmann::json()));
+  }
 
  private:
   Table table_;
@@ -93,6 +101,7 @@ class TimesCost : public CostModel {
   }
 
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kStoreBandwidth; }
+  std::optional<MeasuredOn> measured_on() const override { return times_->measured_on(); }
   double relative_error() const override { return times_->in_seconds() ? times_->relative_error() : 0; }
 
  private:
@@ -128,6 +137,12 @@ class TimesCost : public CostModel {
   CostOptions options_;
 };
 
+// The tables of ONNX Runtime's times that the library brings along; the first is the default.
+struct Shipped {
+  std::string_view name, bytes;
+};
+constexpr Shipped kShipped[] = {{"measured", kMeasuredOrtCpu}, {"measured-avx2", kMeasuredOrtCpuAvx2}};
+
 absl::StatusOr<std::shared_ptr<const OpTimes>> measured(absl::StatusOr<MeasuredTable> table) {
   if (!table.ok()) return table.status();
   return std::make_shared<TableTimes<MeasuredTable>>(*std::move(table));
@@ -135,18 +150,39 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> measured(absl::StatusOr<MeasuredT
 
 }  // namespace
 
+std::vector<std::string> measured_tables() {
+  std::vector<std::string> out;
+  for (const Shipped& table : kShipped) out.emplace_back(table.name);
+  return out;
+}
+
+std::string fitting_table(const Machine& machine) {
+  for (const Shipped& table : kShipped) {
+    const auto read = MeasuredTable::parse_fitted(table.bytes, std::string(table.name));
+    const auto on = read.ok() ? measured_on(read_json(read->machine()).value_or(nlohmann::json())) : std::nullopt;
+    if (on && !on->machine.extensions.empty() && !machine.extensions.empty() && !is_another(on->machine, machine))
+      return std::string(table.name);
+  }
+  return "";
+}
+
 double OpTimes::dispatch() const { return kDispatch; }
 double OpTimes::relative_error() const { return kErrorOfRows; }
 
 absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& name) {
   if (name == "roofline") return std::make_shared<RooflineTimes>(Roofline{});
-  if (name == "measured") return measured(MeasuredTable::parse_fitted(kMeasuredOrtCpu, name));
+  for (const Shipped& table : kShipped)
+    if (name == table.name) return measured(MeasuredTable::parse_fitted(table.bytes, name));
   if (!name.ends_with(".jsonl") && !name.ends_with(".json")) return nullptr;
   std::ifstream file(name);
   if (!file)
     return no_name_or_file(name, fmt::format("{}: no such cost model or file; {}", name, what_instead(name, builtin_cost_models())));
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (name.ends_with(".jsonl")) return measured(MeasuredTable::parse(text, name));
+  if (name.ends_with(".jsonl")) {
+    const auto head = measured_on(read_json(text.substr(0, text.find('\n'))).value_or(nlohmann::json()));
+    if (head && !head->fitted.empty()) return load_calibrated(text, name);
+    return measured(MeasuredTable::parse(text, name));
+  }
   const auto json = read_json(text).value_or(nlohmann::json());
   if (json.is_object() && json.contains("npu")) {
     auto npu = NpuTimes::parse(text, name);
@@ -161,7 +197,7 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& 
   }
   auto roofline = Roofline::parse(json["roofline"].dump());
   if (!roofline.ok()) return absl::InvalidArgumentError(fmt::format("{}: {}", name, std::string(roofline.status().message())));
-  return std::make_shared<RooflineTimes>(*std::move(roofline));
+  return std::make_shared<RooflineTimes>(*std::move(roofline), measured_on(json));
 }
 
 std::unique_ptr<CostModel> make_times_cost(std::string name, std::shared_ptr<const OpTimes> times, CostOptions options) {

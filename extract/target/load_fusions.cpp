@@ -1,6 +1,7 @@
 #include "extract/target/load_fusions.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/load_match.h"
 #include "extract/target/load_pattern.h"
@@ -25,15 +27,28 @@ struct EGraphView {
   using Value = Id;
   using Node = NodeId;
 
+  struct Class {
+    std::vector<NodeId> nodes;
+    std::uint64_t bits = 0;
+  };
   // Classes are asked for again and again, and do not change while spellings are looked for.
-  const std::vector<NodeId>& nodes_of(Id id) const {
-    const auto [it, is_new] = nodes.try_emplace(id);
-    if (is_new) it->second = e.class_nodes(id);
+  const Class& class_of(Id id) const {
+    const auto [it, is_new] = classes.try_emplace(id);
+    if (!is_new) return it->second;
+    it->second.nodes = e.class_nodes(id);
+    for (const NodeId n : it->second.nodes) it->second.bits |= bit_of(e.node(n).op);
     return it->second;
   }
+  std::uint64_t bit_of(OpId op) const {
+    if (op >= bits.size()) bits.resize(op + 1);
+    if (bits[op] == 0) bits[op] = operator_bit(g.key(op).domain, g.key(op).op_type);
+    return bits[op];
+  }
+  const std::vector<NodeId>& nodes_of(Id id) const { return class_of(id).nodes; }
+  std::uint64_t bits_of(Id id) const { return class_of(id).bits; }
   const OpKey& key(NodeId n) const { return g.key(e.node(n).op); }
-  std::vector<Id> inputs(NodeId n) const {
-    std::vector<Id> out;
+  absl::InlinedVector<Id, 6> inputs(NodeId n) const {
+    absl::InlinedVector<Id, 6> out;
     for (const Id child : e.node(n).children) out.push_back(e.find(child));
     return out;
   }
@@ -55,7 +70,8 @@ struct EGraphView {
   const OnnxEGraph& g;
   const EGraph& e;
   const FusedAtLoad& fused;
-  mutable std::unordered_map<Id, std::vector<NodeId>> nodes = {};
+  mutable std::unordered_map<Id, Class> classes = {};
+  mutable std::vector<std::uint64_t> bits = {};  // by operator
 };
 
 class Adder {
@@ -74,7 +90,7 @@ class Adder {
         for (auto& m : matcher.of_node(fusion.pattern, n, kMostOfNode))
           if (guards.hold(m)) found.emplace_back(view_.value_of(n), std::move(m));
       }
-    view_.nodes.clear();
+    view_.classes.clear();
     for (const auto& [id, m] : found) add(fusion.becomes, id, m);
     if (!found.empty()) e_.rebuild();
   }

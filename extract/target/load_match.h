@@ -1,6 +1,7 @@
 // Matches of LoadPattern, in an e-graph or in a graph. A `View` says what a pattern is matched against:
 //   Value, Node                      what names a value, and an operator that makes one
 //   nodes_of(value)                  the operators that make it
+//   bits_of(value)                   operator_bit() of each, together
 //   key(node), inputs(node)          of canonical form
 //   value_of(node)                   what it makes
 //   facts(value), number(value)      number: of a constant of one element
@@ -14,8 +15,10 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "extract/target/load_pattern.h"
@@ -111,14 +114,17 @@ class LoadMatcher {
   }
 
   bool node(const LoadPattern& pattern, Node n, Match& m, const Next& next) const {
+    auto inputs = view_.inputs(n);
+    const bool as_it_is = may_be(pattern, inputs);
+    const bool turns = inputs.size() == 2 && inputs[0] != inputs[1] && view_.is_commutative(n);
+    if (!as_it_is && !turns) return false;
     const bool named = !pattern.name.empty() && m.operators.emplace(pattern.name, n).second;
     const std::size_t nodes = m.nodes.size(), leaves = m.leaves.size();
     view_.add_node(n, m);
-    std::vector<Value> inputs = view_.inputs(n);
-    bool stop = all_inputs(pattern, inputs, 0, m, next);
-    if (!stop && inputs.size() == 2 && inputs[0] != inputs[1] && view_.is_commutative(n)) {
+    bool stop = as_it_is && all_inputs(pattern, inputs, 0, m, next);
+    if (!stop && turns) {
       std::swap(inputs[0], inputs[1]);
-      stop = all_inputs(pattern, inputs, 0, m, next);
+      stop = may_be(pattern, inputs) && all_inputs(pattern, inputs, 0, m, next);
     }
     m.nodes.resize(nodes);
     m.leaves.resize(leaves);
@@ -126,7 +132,16 @@ class LoadMatcher {
     return stop;
   }
 
-  bool all_inputs(const LoadPattern& pattern, const std::vector<Value>& inputs, std::size_t i, Match& m, const Next& next) const {
+  // Whether operators that the pattern has make the inputs.
+  bool may_be(const LoadPattern& pattern, std::span<const Value> inputs) const {
+    for (std::size_t i = 0; i < std::min(inputs.size(), pattern.children.size()); ++i)
+      if (const LoadPattern& wanted = pattern.children[i];
+          wanted.what == LoadPattern::What::kOperator && (view_.bits_of(inputs[i]) & wanted.operator_bits) == 0)
+        return false;
+    return true;
+  }
+
+  bool all_inputs(const LoadPattern& pattern, std::span<const Value> inputs, std::size_t i, Match& m, const Next& next) const {
     if (i == pattern.children.size()) return i == inputs.size() && next();
     const LoadPattern& wanted = pattern.children[i];
     if (wanted.what == LoadPattern::What::kRest) {

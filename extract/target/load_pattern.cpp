@@ -72,6 +72,7 @@ class Parser {
     if (skip("=")) out.name = std::move(first), first = word();
     out.operators.push_back(first);
     while (skip("|")) out.operators.push_back(word());
+    for (const std::string& name : out.operators) out.operator_bits |= operator_bit("", name);
     if (skip("[") && !attributes(out)) return false;
     if (skip("(")) return inputs(out);
     if (out.operators.size() > 1 || !out.name.empty()) return wrong("the inputs of an operator");

@@ -6,6 +6,7 @@
 // named c.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,10 +27,19 @@ struct LoadPattern {
   bool constant = false;  // the value is one
   double number = 0;
   std::vector<std::string> operators;                          // "Relu", "com.microsoft::Gelu"
+  std::uint64_t operator_bits = 0;                             // of these
   std::map<std::string, std::vector<std::string>> attributes;  // each as JSON text, in a list of one
   std::string attributes_of;                                   // name of the operator whose attributes it gets
   std::vector<LoadPattern> children;
 };
+
+// A bit for an operator, which few share: values that no operator of a pattern makes are told by a look at theirs.
+inline std::uint64_t operator_bit(std::string_view domain, std::string_view op_type) {
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  for (const std::string_view part : {domain, std::string_view(domain.empty() ? "" : "::"), op_type})
+    for (const char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return std::uint64_t{1} << (hash >> 58);
+}
 
 // kInvalidArgument with what is wrong and where.
 absl::StatusOr<LoadPattern> parse_load_pattern(std::string_view text);

@@ -35,6 +35,8 @@ const RuntimeRelease* Runtime::oldest_for(std::int64_t opset, std::int64_t ir) c
   return it == releases.end() ? nullptr : &*it;
 }
 
+RuntimeRelease Runtime::usual() const { return at(usual_release).value_or(releases.front()); }
+
 absl::StatusOr<RuntimeRelease> Runtime::at(std::string_view version) const {
   if (releases.empty()) return absl::InvalidArgumentError(fmt::format("'@{}': the target names no versions of a runtime", version));
   if (!numbers_of_version(version))

@@ -432,6 +432,8 @@ bool is_builtin(std::string_view name) {
   return std::any_of(std::begin(kBuiltinTargets), std::end(kBuiltinTargets), [&](const auto& target) { return target.first == name; });
 }
 
+}  // namespace
+
 absl::StatusOr<Target> load_any_release(const std::string& name_or_path) {
   if (is_builtin(name_or_path)) return builtin_target(name_or_path);
   std::ifstream file(name_or_path);
@@ -443,6 +445,8 @@ absl::StatusOr<Target> load_any_release(const std::string& name_or_path) {
   if (const absl::Status s = find_cost_model(*target, name_or_path); !s.ok()) return s;
   return target;
 }
+
+namespace {
 
 // Holds a target to a release: what a newer one lifted counts, what it has lifted itself does not.
 void hold_to(Target& target, RuntimeRelease release) {
@@ -465,7 +469,7 @@ absl::StatusOr<Target> load_target(const std::string& given) {
   absl::StatusOr<Target> target = load_any_release(name_or_path);
   if (!target.ok()) return target;
   if (name_or_path == given) {
-    if (!target->runtime.releases.empty()) hold_to(*target, target->runtime.releases.front());
+    if (!target->runtime.releases.empty()) hold_to(*target, target->runtime.usual());
     return target;
   }
   absl::StatusOr<RuntimeRelease> release = target->runtime.at(asked);

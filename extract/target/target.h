@@ -180,8 +180,10 @@ std::vector<std::string> known_wishes();
 absl::Status add_wishes(const std::string& name, Target& target);
 
 // Name of a built-in target or path of a JSON file, held to the release of its runtime that stands behind an @ ("ort-cpu@1.23"), else to
-// the oldest one that it names.
+// Runtime::usual(). What is installed is not looked at: settle_target() in tools/pipeline/settle.h does.
 absl::StatusOr<Target> load_target(const std::string& given);
+// The same without a release, held to none.
+absl::StatusOr<Target> load_any_release(const std::string& name_or_path);
 // "mine.json@1.23" in its two parts; the second is empty where no release is given.
 struct GivenTarget {
   std::string name_or_path, release;

@@ -242,6 +242,10 @@ absl::Status read_runtime(const json& value, Target& t) {
             [](const RuntimeRelease& a, const RuntimeRelease& b) { return is_before(a.version, b.version); });
   for (const RuntimeRelease& r : runtime.releases)
     if (const auto known = runtime.at(r.version); !known.ok()) return known.status();
+  runtime.usual_release = value.value("usual", std::string());
+  if (!runtime.usual_release.empty())
+    if (const auto known = runtime.at(runtime.usual_release); !known.ok()) return known.status();
+  if (value.contains("installed_with")) runtime.installed_with = value.at("installed_with").get<std::vector<std::string>>();
   t.runtime = std::move(runtime);
   return absl::OkStatus();
 }
@@ -535,6 +539,8 @@ std::string target_text(const Target& t) {
     out["quantizes_weights"] = {{"operators", t.quantizes_weights.operators}, {"versions", t.quantizes_weights.versions}};
   if (!t.runtime.releases.empty()) {
     out["runtime"] = {{"name", t.runtime.name}, {"sources", t.runtime.sources}, {"versions", ordered_json::object()}};
+    if (t.runtime.installed_with) out["runtime"]["installed_with"] = *t.runtime.installed_with;
+    if (!t.runtime.usual_release.empty()) out["runtime"]["usual"] = t.runtime.usual_release;
     for (const RuntimeRelease& r : t.runtime.releases) {
       out["runtime"]["versions"][r.version] = {{"opset", r.opset}, {"ir", r.ir}};
       if (!r.lacks.empty()) out["runtime"]["versions"][r.version]["lacks"] = r.lacks;

@@ -14,6 +14,7 @@ namespace saturate {
 namespace {
 
 constexpr int kMaxDepth = 64;
+constexpr std::size_t kKeptCopies = std::size_t{128} << 20;  // bytes of a graph
 
 std::string plain_domain(const std::string& domain) { return domain == "ai.onnx" ? std::string() : domain; }
 
@@ -289,8 +290,8 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Weights mapped from a file begin anywhere. Kernels that can't read them so get copies: kept, where what is prepared is kept, else made
-  // at every run, one at a time.
+  // Weights mapped from a file begin anywhere. Kernels that can't read them so get copies: kept, where what is prepared is kept, and of
+  // others the smallest, as far as kKeptCopies goes; else made at every run, one at a time.
   void align_constants() {
     absl::flat_hash_map<int, Value*> found;
     absl::flat_hash_set<int> fixed;  // to be copied once
@@ -300,6 +301,13 @@ class Planner {
       if (context_.keep_prepared || !constant_.contains(slot)) fixed.insert(slot);
     }
     if (found.empty()) return;
+    std::vector<std::pair<std::size_t, int>> others;  // bytes, slot
+    for (const auto& [slot, value] : found)
+      if (!fixed.contains(slot)) others.emplace_back(value->tensor().bytes().size(), slot);
+    std::sort(others.begin(), others.end());
+    std::size_t kept = 0;
+    for (const auto& [bytes, slot] : others)
+      if ((kept += bytes) <= kKeptCopies) fixed.insert(slot);
     absl::flat_hash_set<int> wanted;
     for (const auto& [name, slot] : plan_->outputs) fixed.insert(slot), wanted.insert(slot);
     for (Step& step : plan_->steps) {

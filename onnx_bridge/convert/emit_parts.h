@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "onnx_bridge/convert/emit.h"
 
@@ -68,6 +69,7 @@ class SelectedNodes {
   Id producer(Id id) const;
 
   const EmitTask& task_;
+  absl::flat_hash_map<std::vector<Id>, std::vector<std::size_t>> sources_;  // by node_signature
   std::unordered_map<Id, Choice> added_;
   std::unordered_map<Id, std::size_t> unit_of_;
 };

@@ -44,7 +44,12 @@ bool wants_zeros(const EmitTask& task, const EmitUnit& unit) {
          may_make_empty(task.g, node.children[0], node.children[1], unit.outputs.at(0));
 }
 
-SelectedNodes::SelectedNodes(const EmitTask& task) : task_(task) { walk(); }
+SelectedNodes::SelectedNodes(const EmitTask& task) : task_(task) {
+  for (std::size_t s = 0; s < task.lowered.sources.size(); ++s)
+    if (const Source& source = task.lowered.sources[s]; source.op != kNone)
+      sources_[node_signature(task.e(), source.op, source.children)].push_back(s);
+  walk();
+}
 
 const Choice& SelectedNodes::choice(Id id) const {
   const auto it = added_.find(task_.e().find(id));
@@ -58,12 +63,10 @@ void SelectedNodes::add_constant(Id id, Choice choice) {
 }
 
 const Source* SelectedNodes::source_of(const ENode& node, std::size_t* index) const {
-  auto it = task_.lowered.by_op.find(node.op);
-  if (it == task_.lowered.by_op.end()) return nullptr;
-  const auto wanted = node_signature(task_.e(), node.op, node.children);
+  const auto it = sources_.find(node_signature(task_.e(), node.op, node.children));
+  if (it == sources_.end()) return nullptr;
   const Source* found = nullptr;
   for (std::size_t s : it->second) {
-    if (node_signature(task_.e(), node.op, task_.lowered.sources[s].children) != wanted) continue;
     const auto& outputs = task_.lowered.sources[s].node->outputs;
     const bool makes_output = std::any_of(outputs.begin(), outputs.end(), [this](const std::string& o) { return task_.is_output(o); });
     if (found && !makes_output) continue;  // of duplicates, the one whose name must stay

@@ -60,6 +60,8 @@ enum class LeftOutAs : std::uint8_t {
 absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached,
                                             LeftOutAs as = LeftOutAs::kNothing);
 std::string print_model_text(const Model& model);
+// Sets the value of a key of the model's metadata_props.
+void set_metadata(Model& model, const std::string& key, const std::string& value);
 // metadata_props of a node, as they would be written.
 Metadata metadata_of(const Node& node);
 

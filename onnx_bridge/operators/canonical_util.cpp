@@ -51,6 +51,7 @@ void Job::set_input(std::size_t i, std::string name) {
 
 const Facts* Job::facts(std::size_t i) const {
   if (!has(i)) return nullptr;
+  if (i < original_inputs.size() && i < inputs.size() && original_inputs[i] == node.inputs[i]) return inputs[i];  // where it was
   for (std::size_t k = 0; k < original_inputs.size() && k < inputs.size(); ++k)
     if (original_inputs[k] == node.inputs[i]) return inputs[k];
   return nullptr;

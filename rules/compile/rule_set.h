@@ -55,6 +55,7 @@ class RuleSet {
   // The same by law: the instances of one stand beside each other.
   std::vector<std::vector<const Rule*>> laws() const;
   std::span<const NativeRule> native_rules() const { return native_; }
+  bool empty() const { return rules().empty() && native_.empty(); }
   // The operators that the files define, and then the rules: what is kept of the built-in ones as bytes.
   StoredRules all_stored() const;
   // What the files define.

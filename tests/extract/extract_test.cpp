@@ -1,4 +1,5 @@
 #include "extract/extract.h"
+#include "extract/onnx_problem.h"
 #include "extract/target/target_json.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 
 // A model given as ONNX text in an e-graph; tests add equal e-nodes to it and look at what extraction takes.
 struct Bench {
-  explicit Bench(const std::string& text, const std::string& target_name = "ort-cpu") : evaluator(make_evaluator()), g(*evaluator) {
+  explicit Bench(const std::string& text, const std::string& target_name = "ort-cpu@1.20") : evaluator(make_evaluator()), g(*evaluator) {
     model = parse_model_text(text, "test").value();
     lowered = lower(model, g).value();
     target = load_target(target_name).value();
@@ -71,6 +72,43 @@ TEST(Extract, TakesTheCheaperOfEqualExpressions) {
   EXPECT_EQ(b.operators(), (Ops{"Exp"}));
 }
 
+// What is remembered from call to call changes nothing: with e-nodes left out and avoided, one after another.
+TEST(Extract, RemembersWhatIsAskedOfTheSameNodes) {
+  Bench b(
+      R"(<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> g (float[4, 4] x, float[4, 4] y) => (float[4, 4] z) {
+           a = Mul(x, y)  b = Add(a, x)  z = Relu(b) })",
+      "ort-cpu");
+  b.same(b.value("b"), b.add("Sum", {b.value("a"), b.value("x")}));
+  b.same(b.value("z"), b.add("Max", {b.value("x")}));
+  b.same(b.value("z"), b.add("Clip", {b.value("y")}));
+  b.same(b.value("a"), b.add("Mul", {b.value("y"), b.value("x")}));
+  ExtractOptions remembering;
+  remembering.asked = std::make_shared<AskedOfNodes>();
+  std::vector<NodeId> made;
+  for (const Id id : b.g.egraph().classes())
+    for (const NodeId n : b.g.egraph().class_nodes(id))
+      if (const std::string& op = b.g.key(b.g.egraph().node(n).op).op_type; op == "Sum" || op == "Max" || op == "Clip") made.push_back(n);
+  ASSERT_EQ(made.size(), 3u);
+  const auto compare = [&] {
+    ExtractOptions anew = remembering;
+    anew.asked = nullptr;
+    const auto one = extract(b.g, b.lowered, b.target, *b.cost, remembering), other = extract(b.g, b.lowered, b.target, *b.cost, anew);
+    ASSERT_TRUE(one.ok() && other.ok()) << one.status() << other.status();
+    EXPECT_EQ(one->cost, other->cost);
+    EXPECT_EQ(one->refused, other->refused);
+    for (const Id id : b.g.egraph().classes()) EXPECT_EQ(one->by_class[id].node, other->by_class[id].node);
+  };
+  compare();
+  for (const NodeId n : made) {
+    remembering.left_out = {n};
+    compare();
+    remembering.left_out.clear(), remembering.avoided = {n};
+    compare();
+  }
+  remembering.left_out.insert(made.begin(), made.end());
+  compare();
+}
+
 TEST(Extract, CountsSharedNodesOnce) {
   // y alone would be cheaper by way of t (2 nodes instead of 3), but z needs the Exp chain anyway.
   Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 4] x) => (float[N, 4] y, float[N, 4] z)
@@ -104,7 +142,7 @@ TEST(Extract, PaysForSharedPartsOnceForAllWhoUseThem) {
 TEST(Extract, EmitsOnlyWhatTheTargetHas) {
   const std::string text =
       R"(<ir_version: 10, opset_import: ["" : 20]> g (float[2, 4] x, float[4] c) => (float[2, 4] y) { a = Add(x, c)  y = Gelu(a) })";
-  for (const auto& [target, wanted] : std::map<std::string, Ops>{{"onnx", {"Add", "Gelu"}}, {"ort-cpu", {"BiasGelu"}}}) {
+  for (const auto& [target, wanted] : std::map<std::string, Ops>{{"onnx", {"Add", "Gelu"}}, {"ort-cpu@1.20", {"BiasGelu"}}}) {
     Bench b(text, target);
     b.same(b.value("y"), b.add("BiasGelu", {b.value("x"), b.value("c")}, {}, "com.microsoft"));
     EXPECT_EQ(b.operators(), wanted) << target;

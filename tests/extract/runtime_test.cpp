@@ -33,9 +33,12 @@ TEST(Runtime, TheOldestThatLoadsAModel) {
 }
 
 TEST(Runtime, ATargetIsHeldToARelease) {
-  const Target oldest = load_target("ort-cpu").value(), asked = load_target("ort-cpu@1.23").value();
+  const Target usual = load_target("ort-cpu").value(), asked = load_target("ort-cpu@1.23").value();
+  EXPECT_EQ(usual.release->version, "1.23");
+  EXPECT_EQ(load_target("ort-cuda")->release->version, "1.24");  // which names none: the oldest
+  EXPECT_FALSE(usual.release_is_asked_for);
+  const Target oldest = load_target("ort-cpu@1.20").value();
   EXPECT_EQ(oldest.highest_opset(), 21);
-  EXPECT_FALSE(oldest.release_is_asked_for);
   EXPECT_EQ(asked.highest_opset(), 23);
   EXPECT_TRUE(asked.release_is_asked_for);
   EXPECT_EQ(asked.name, "ort-cpu@1.23");

@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -26,9 +27,44 @@ def binary():
     return os.path.abspath(path)  # tests run it in other folders
 
 
+RELEASE = "1.20"
+_OF_ORT_CPU = {"optimize", "explain", "inspect", "diff", "extract"}  # verbs whose --target is ort-cpu where none is given
+_OTHERS = {"transform", "slm", "verify", "run", "bench", "generate", "rules", "targets", "cost", "reduce", "completion", "man"}
+
+
+def released(words):
+    """The words with the release of the target: that of a bare ort-cpu is what the machine has (test_release.py tests that rule)."""
+    words = [str(word) for word in words]
+    own = words[: words.index("--")] if "--" in words else words
+    for at, word in enumerate(words):
+        if word == "ort-cpu" and words[at - 1] == "--target" or word == "--target=ort-cpu":
+            words[at] = f"{word}@{RELEASE}"
+    asks = any(word.startswith(("--target", "--help", "--version", "-h")) for word in words)
+    verb = next((word for word in own if not word.startswith("-")), None)
+    if asks or own != words or verb is None or verb in _OTHERS or (verb not in _OF_ORT_CPU and not verb.endswith((".onnx", ".onnxtxt", ".textproto"))):
+        return words
+    at = words.index(verb) + 1  # not at the end, where an option may lack its value
+    return [*words[:at], "--target", f"ort-cpu@{RELEASE}", *words[at:]]
+
+
 def run(*words, cwd=None, timeout=300):
-    """The command on these words; returns the finished process with text output."""
-    return subprocess.run([binary(), *map(str, words)], cwd=cwd, timeout=timeout * patience, capture_output=True, text=True)
+    """The command on these words, for a named release; returns the finished process with text output."""
+    return subprocess.run([binary(), *released(words)], cwd=cwd, timeout=timeout * patience, capture_output=True, text=True)
+
+
+@pytest.fixture(autouse=True)
+def released_package(monkeypatch):
+    """The same for the Python package where it is loaded."""
+    package = sys.modules.get("onnx_saturate._optimize")
+    if package is None:
+        return
+    checked = package.checked
+
+    def named(options):
+        given = checked(options)
+        return given | {"target": f"ort-cpu@{RELEASE}"} if given.get("target", "ort-cpu") == "ort-cpu" else given
+
+    monkeypatch.setattr(package, "checked", named)
 
 
 def run_ok(*words, **kwargs):
@@ -48,7 +84,7 @@ def start(*words, cwd):
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
 
-    return subprocess.Popen([binary(), *map(str, words)], cwd=cwd, stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals)
+    return subprocess.Popen([binary(), *released(words)], cwd=cwd, stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals)
 
 
 def listing(folder):

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, listing, make_model, onnxruntime_outputs, run, run_ok, tensor, value
+from conftest import DATA, RELEASE, listing, make_model, onnxruntime_outputs, run, run_ok, tensor, value
 
 BART = DATA / "bart_encoder.onnx"
 VERBS = ["optimize", "transform", "inspect", "verify", "diff", "run", "rules", "explain", "extract", "cost", "targets"]
@@ -244,7 +244,7 @@ def test_targets_verbs(tmp_path):
     assert shown["name"] == "ort-cpu"
     (tmp_path / "mine.json").write_text(json.dumps(shown))
     run_ok(BART, tmp_path / "a.onnx", "--cost", "nodes", "-q")
-    run_ok(BART, tmp_path / "b.onnx", "--cost", "nodes", "-q", "--target", tmp_path / "mine.json")
+    run_ok(BART, tmp_path / "b.onnx", "--cost", "nodes", "-q", "--target", f"{tmp_path / 'mine.json'}@{RELEASE}")
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
     assert run("targets", "show", "no-such-target").returncode == 2
 

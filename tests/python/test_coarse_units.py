@@ -85,7 +85,7 @@ def test_no_spelling_becomes_coarser(tmp_path, target):
 
 def test_large_weights_stay_in_4_bits(tmp_path):
     for form in ("transpose", "gemm"):
-        model, before, after = farthest(tmp_path, spelled(form, TensorProto.UINT4, True, columns=512), "--target", "ort-cpu")
+        model, before, after = farthest(tmp_path, spelled(form, TensorProto.UINT4, True, columns=512), "--target", "ort-cpu@1.20")
         assert before < 1e-6 and after < 1e-5 and all(level == 0 for _, level in kernels(model))
         assert model.ByteSize() < 64 * 512 * 2, [n.op_type for n in model.graph.node]
 
@@ -106,7 +106,7 @@ def test_rules_go_on_around_its_own(tmp_path):
     model.graph.node[2].output[0] = "p"
     model.graph.node.append(helper.make_node("Reshape", ["p", "back"], ["y"]))
     model.graph.initializer.extend([tensor("rows", np.array([-1, K])), tensor("back", np.array([-1, 3, 8]))])
-    result, before, after = farthest(tmp_path, model, "--target", "ort-cpu", "--cost", "nodes")
+    result, before, after = farthest(tmp_path, model, "--target", "ort-cpu@1.20", "--cost", "nodes")
     assert "DequantizeLinear" in [n.op_type for n in result.graph.node] and after <= before
 
 
@@ -116,7 +116,7 @@ def test_weights_of_several_readers(tmp_path):
     weights = Weights(TensorProto.INT4, (K, 8), 0, False)
     nodes = [weights.node, node("MatMul", ["x", "d"], ["p"]), node("Mul", ["x", "x"], ["xx"]), node("MatMul", ["xx", "d"], ["q"]), node("Mul", ["q", "zero"], ["q0"]), node("Add", ["p", "q0"], ["y"])]
     model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", K])], [value("y", TensorProto.FLOAT, ["n", 8])], [*weights.initializers, tensor("zero", np.float32(0))], opset=21, ir_version=10)
-    _, before, after = farthest(tmp_path, model, "--target", "ort-cpu")
+    _, before, after = farthest(tmp_path, model, "--target", "ort-cpu@1.20")
     assert before < 1e-6 and after < 1e-5
     nodes = [weights.node, node("Transpose", ["d"], ["t"], perm=[1, 0]), node("Transpose", ["t"], ["v"], perm=[1, 0]), node("MatMul", ["x", "d"], ["p"]), node("Mul", ["x", "x"], ["xx"]),
              node("MatMul", ["xx", "v"], ["q"]), node("Add", ["p", "q"], ["y"])]

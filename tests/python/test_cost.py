@@ -1,11 +1,12 @@
 """`saturate cost gather|fit|eval`: from a machine to a cost model to how good it is."""
 import json
+import re
 
 import onnx
 import onnxruntime as ort
 import pytest
 
-from conftest import DATA, run, run_ok
+from conftest import DATA, run, run_ok, said
 
 BART = DATA / "bart_encoder.onnx"
 SIZES = ["--dim", "batch=1", "--dim", "seq=16"]
@@ -40,6 +41,45 @@ def test_rows_become_a_cost_model(rows, tmp_path, kind):
     assert all(r["predicted"] > 0 for r in out["rows"])
     if kind == "measured":
         assert out["all_operators"]["mape"] < 0.5  # its own rows
+
+
+def told_by(tmp_path, cost, *words):
+    """What the report and the screen say that prices were measured on."""
+    report = json.loads(run_ok("optimize", BART, tmp_path / "out.onnx", "--force", "--cost", cost, "--json", *words).stdout)["cost_of"]
+    screen = said(run_ok("optimize", BART, tmp_path / "out.onnx", "--force", "--cost", cost, *words))
+    row = re.search(r" prices (.*?) needs ", screen)
+    return report, row and row[1]
+
+
+def test_prices_name_their_machine_and_say_that_it_is_another(rows, tmp_path):
+    head, rest = rows.read_text().split("\n", 1)
+    head = json.loads(head)
+
+    def table(**machine):
+        path = tmp_path / "t.jsonl"
+        path.write_text(json.dumps(head | {"runtime": "onnxruntime 1.31.1", "threads": 2, "machine": head["machine"] | machine}) + "\n" + rest)
+        return path
+
+    report, row = told_by(tmp_path, table(processor="Some(R) Model Processor @ 2.40GHz"), "--target", "ort-cpu@1.31")
+    assert report["this_machine"] == head["machine"] and (report["runtime"], report["threads"]) == ("onnxruntime 1.31.1", 2)
+    assert not report["other_machine"] and not report["other_release"]  # another model of processor has the same kernels
+    assert re.fullmatch(r"Some Model( \(.*\))?, ONNX Runtime 1\.31, 2 threads", row)
+    report, row = told_by(tmp_path, table(architecture="riscv64", extensions=[]), "--target", "ort-cpu@1.20")
+    assert report["other_machine"] and report["other_release"] and "this machine is another: " in row and row.startswith(head["machine"]["processor"].split("(")[0])
+    if head["machine"]["extensions"]:
+        other = [e for e in head["machine"]["extensions"] if e != "avx2"] + ["amx_tile"] * ("amx_tile" not in head["machine"]["extensions"])
+        assert told_by(tmp_path, table(extensions=other))[0]["other_machine"]
+        assert not told_by(tmp_path, table(extensions=[]))[0]["other_machine"]  # not known
+    assert told_by(tmp_path, "nodes") == (None, None)
+    assert told_by(tmp_path, "measured", "--target", "ort-cpu@1.31")[0]["machine"]["processor"].startswith("Intel")
+
+
+@pytest.mark.parametrize("head", ['{"machine":{"processor":3,"extensions":"avx2","cores":"many"},"threads":"x","runtime":[],"date":7}', '{"machine":7}', "[1]"])
+def test_a_first_line_may_be_anything(rows, tmp_path, head):
+    path = tmp_path / "t.jsonl"
+    path.write_text(head + "\n" + rows.read_text().split("\n", 1)[1])
+    done = run("optimize", BART, tmp_path / "out.onnx", "--cost", path, "--json")
+    assert done.returncode in (0, 1) and "terminate" not in done.stderr
 
 
 def test_graphs_are_ranked(rows, tmp_path):

@@ -125,7 +125,7 @@ FINDS_SOMETHING = {"saturate targets check": 1, "saturate reduce": 6, "saturate 
 
 def run_line(line, folder):
     """A line of a page or of the help. What asks ONNX Runtime is told where it lies, as the Python package's command knows."""
-    asks = re.search(r"--(after-load|measure)\b", line)
+    asks = re.search(r"--(after-load|measure)\b|cost calibrate", line)
     there = {"SATURATE_ONNXRUNTIME": str(pathlib.Path(pytest.importorskip("onnxruntime").__file__).parent)} if asks else {}
     words = line.replace("saturate", shlex.quote(binary()), 1)
     return subprocess.run(words, shell=True, cwd=folder, env={**os.environ, **there}, capture_output=True, text=True, timeout=300)
@@ -151,7 +151,7 @@ def command_lines(path):
 
 
 # Names that stand for others, files and values that the bundled model has not; `cost` and `reduce` are run by the test of the help's examples.
-NOT_TO_RUN = re.compile(r"\b[A-Z]{4,}\b|calibration\.npz|saturate cost|saturate reduce|--sample 20|passes\.json|before\.json|hidden|~/|kv_cache|completion fish|saturate slm in")
+NOT_TO_RUN = re.compile(r"\b[A-Z]{4,}\b|calibration\.npz|here\.jsonl|saturate cost|saturate reduce|--sample 20|passes\.json|before\.json|hidden|~/|kv_cache|completion fish|saturate slm in")
 PAGES = [p for p in documents() if command_lines(p)]
 
 

@@ -173,7 +173,7 @@ def test_what_was_found_but_not_chosen_has_a_price():
 
 def test_the_operator_asked_for_has_a_price_where_another_of_its_family_was_taken():
     """Attention with packed projections is taken; the question was why not MultiHeadAttention."""
-    for words in ((), ("--target", "ort-cpu")):
+    for words in ((), ("--target", "ort-cpu@1.20")):
         places = explain(BART, "--op", "MultiHeadAttention", *words)["places"]
         assert len(places) == 2
         for place in places:
@@ -189,8 +189,8 @@ def test_the_operator_asked_for_has_a_price_where_another_of_its_family_was_take
 def test_a_reason_of_the_target_is_said_as_it_is(tmp_path):
     target = json.loads(run_ok("targets", "show", "ort-cpu").stdout)
     (tmp_path / "none.json").write_text(json.dumps({**target, "name": "none", "forbidden": ["com.microsoft::MultiHeadAttention"]}))
-    for place in explain(BART, "--op", "MultiHeadAttention", "--target", tmp_path / "none.json")["places"]:
-        assert place["asked"]["reason"] == "target none forbids com.microsoft::MultiHeadAttention" and "cost" not in place["asked"]
+    for place in explain(BART, "--op", "MultiHeadAttention", "--target", f"{tmp_path}/none.json@1.20")["places"]:
+        assert place["asked"]["reason"] == "target none@1.20 forbids com.microsoft::MultiHeadAttention" and "cost" not in place["asked"]
 
 
 def test_forms_on_values_that_the_result_leaves_out_have_a_price_too(tmp_path):

@@ -86,7 +86,7 @@ def test_files_are_named_by_their_sums(tmp_path):
         data = open(file["path"], "rb").read()
         assert file["bytes"] == len(data) and file["sha256"] == hashlib.sha256(data).hexdigest()
     assert {"name": "--seed", "value": "7"} in report["options"]
-    assert report["target_contents"]["name"] == "ort-cpu" and report["target_release"] == "1.20"
+    assert report["target_contents"]["name"] == "ort-cpu@1.20" and report["target_release"] == "1.20"
     assert report["machine"]["processors"] >= 1 and report["peak_memory_bytes"] > 10_000_000
     assert report["explain"].startswith("saturate explain ")
 

@@ -52,7 +52,7 @@ def test_a_run_that_goes_well(tmp_path, small_model):
     assert (repro / "model" / "m.onnx").read_bytes() == (tmp_path / "m.onnx").read_bytes()
     what = told(repro)
     assert what["exit_status"] == 0 and what["message"] == "" and what["seed"] == 7
-    assert sorted(what["options"]) == ["--dim=n=3", "--seed=7", "--verbose"]
+    assert sorted(what["options"]) == ["--dim=n=3", "--seed=7", "--target=ort-cpu@1.20", "--verbose"]
     assert what["versions"]["saturate"] and what["model"]["opsets"] == {"ai.onnx": 18}
     again = repeat(repro)
     assert again.returncode == 0, again.stderr

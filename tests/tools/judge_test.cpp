@@ -198,10 +198,12 @@ TEST(Judge, WhatIsNoRuntimeIsRefusedInALine) {
 
 TEST(JudgeChoice, WordsAndPlaces) {
   VerifyOptions check;
-  EXPECT_TRUE(choose_judges({{"saturate"}, "", "/folder", false}, check).ok());
+  tell_installed_onnxruntime("/folder");
+  EXPECT_TRUE(choose_judges({{"saturate"}, "", false}, check).ok());
+  tell_installed_onnxruntime("");
   EXPECT_TRUE(check.judges.empty() && check.here);
-  EXPECT_FALSE(choose_judges({{"openvino"}, "", "", false}, check).ok());
-  EXPECT_TRUE(absl::IsUnimplemented(choose_judges({{"onnxruntime"}, "", "", false}, check)));
+  EXPECT_FALSE(choose_judges({{"openvino"}, "", false}, check).ok());
+  EXPECT_TRUE(absl::IsUnimplemented(choose_judges({{"onnxruntime"}, "", false}, check)));
   EXPECT_TRUE(absl::IsNotFound(onnxruntime_library("/no/such/folder").status()));
   VerifyOptions none;
   EXPECT_TRUE(choose_judges({}, none).ok());

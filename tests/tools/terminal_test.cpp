@@ -20,7 +20,11 @@ TEST(Terminal, WhatMovesTheCursorIsSpelledOut) {
   EXPECT_EQ(printable("\xc2\x9b"), "\\x9b");  // CSI as one character
   EXPECT_EQ(printable("\xe2\x80\xae"
                       "abc"),
-            "\\u202eabc");  // right to left
+            "\\u202eabc");                                                   // right to left
+  EXPECT_EQ(printable("a\xe2\x80\xa8z\xe2\x80\xa9z"), "a\\u2028z\\u2029z");  // ends of lines that readers of lines do not see
+  const nlohmann::json json{{"a\xe2\x80\xa8z", "\xc2\x9b\xe2\x80\xae\x7f"}};
+  EXPECT_EQ(json_text(json, -1), R"({"a\u2028z":"\u009b\u202e\u007f"})");
+  EXPECT_EQ(nlohmann::json::parse(json_text(json)), json);
 }
 
 TEST(Terminal, BytesThatAreNoText) {

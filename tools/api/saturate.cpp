@@ -17,6 +17,7 @@
 #include "tools/io/terminal.h"
 #include "tools/judge/choice.h"
 #include "tools/pipeline/pipeline.h"
+#include "tools/pipeline/settle.h"
 #include "tools/transform/split.h"
 #include "tools/transform/transform.h"
 #include "tools/verify/known_operators.h"
@@ -97,7 +98,7 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
   if (o.max_memory != ~std::size_t{0}) options.memory = o.max_memory;
   if (auto error = add_inputs(o, options.inputs)) return *std::move(error);
   if (options.runtime) return options;
-  const absl::Status judged = choose_judges({o.judges, o.onnxruntime, o.installed_onnxruntime, true}, options);
+  const absl::Status judged = choose_judges({o.judges, o.onnxruntime, true}, options);
   if (!judged.ok()) return error_of(judged, "", "");
   return options;
 }
@@ -107,6 +108,7 @@ Expected<Setup> setup_of(const Options& o, const GivenShapes& shapes) {
   options.cost_options.symbols = shapes.dims;
   for (const CostAt& at : o.cost_at) options.cost_options.points.push_back({at.dims, at.weight});
   options.keep_functions = o.keep_functions;
+  options.onnxruntime = o.onnxruntime;
   absl::StatusOr<Setup> setup = set_up(options);
   if (!setup.ok()) return error_of(setup.status(), "", "");
   absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin(false);
@@ -288,7 +290,7 @@ Expected<MeasureOptions> measure_of(const Options& o) {
   options.answers = *std::move(answers);
   for (const CostAt& at : o.cost_at) options.points.push_back({at.dims, at.weight});
   if (auto error = add_inputs(o, options.inputs)) return *std::move(error);
-  auto runtime = the_onnxruntime({o.judges, o.onnxruntime, o.installed_onnxruntime, true}, o.threads, o.abort);
+  auto runtime = the_onnxruntime({o.judges, o.onnxruntime, true}, o.threads, o.abort);
   if (!runtime.ok()) return error_of(runtime.status(), "", "");
   options.runtime = *std::move(runtime);
   return options;
@@ -433,11 +435,13 @@ Expected<Difference> diff(const Model& first, const Model& second, const Options
 Expected<std::string> inspect_after_load(const Model& model, const Options& o) {
   return guarded([&]() -> Expected<std::string> {
     const saturate::Model& given = model.impl().model;
-    const auto runtime = the_onnxruntime({o.judges, o.onnxruntime, o.installed_onnxruntime, true}, o.threads, o.abort);
+    const auto runtime = the_onnxruntime({o.judges, o.onnxruntime, true}, o.threads, o.abort);
     if (!runtime.ok()) return error_of(runtime.status(), "", "");
     const auto loaded = after_load(**runtime, given);
     if (!loaded.ok()) return error_of(loaded.status(), given.path, "");
-    nlohmann::json out = inspect_json(given.path, given);
+    const auto settled = settle_target(o.target, o.onnxruntime);
+    if (!settled.ok()) return error_of(settled.status(), "", "");
+    nlohmann::json out = inspect_json(given.path, given, settled->given);
     out["after_load"] = to_json(*loaded);
     return json_text(out);
   });

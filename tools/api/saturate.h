@@ -234,10 +234,10 @@ struct Options {
   std::vector<Values> more_inputs = {};  // and these, one case each
   std::optional<Runtime> runtime = {};   // that runs the models when they are compared; nullopt: ours. `max_memory` does not bind it
   // Who judges: "saturate", "onnxruntime" (in a process of its own), "onnxruntime=PATH" of its shared library. None: saturate, and
-  // onnxruntime where `onnxruntime`, the variable SATURATE_ONNXRUNTIME or `installed_onnxruntime` names it: a shared library, or the folder
-  // of the package. It is code, and trusted.
+  // onnxruntime where `onnxruntime` or the variable SATURATE_ONNXRUNTIME names it: a shared library, or the folder of the Python package.
+  // It is code, and trusted. It also tells the release that a target without one means.
   std::vector<std::string> judges = {};
-  std::string onnxruntime = {}, installed_onnxruntime = {};
+  std::string onnxruntime = {};
 
   // Seconds for which graphs and the original are timed in ONNX Runtime (the first of the judges) in turns, on the sizes of `cost_at` or on
   // `inputs`; the fastest is taken, and the original where nothing is faster. `measured`: a file that keeps what was measured.

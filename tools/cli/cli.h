@@ -254,11 +254,12 @@ struct CostArgs {
   CommonArgs common;
   ShapeArgs shapes;
   SaturateArgs saturate;
-  std::string action;               // gather, fit or eval
+  VerifyArgs check;                 // calibrate: which ONNX Runtime
+  std::string action;               // gather, fit, eval or calibrate
   std::vector<std::string> inputs;  // gather: models; fit: rows; eval: models or measured graphs
   std::string output, rows, kind = "fitted";
   std::string machine, precision;  // fit of figures of an accelerator: of which the file tells; empty: of the last figure's
-  double seconds = 0.05;           // for each row
+  std::optional<double> seconds;   // gather: for each row; calibrate: for all
   bool graphs = false;             // gather: times of whole graphs instead of operators
   unsigned folds = 0;              // eval: cross-validation of --rows
 };
@@ -288,6 +289,7 @@ int explain_command(const ExplainArgs& args);
 int targets_command(const TargetsArgs& args);
 int extract_command(const ExtractArgs& args);
 int cost_command(const CostArgs& args);
+int calibrate_command(const CostArgs& args);
 int reduce_command(const ReduceArgs& args);
 
 // Prints `saturate: error: ` and that line on stderr and returns the code.
@@ -315,7 +317,10 @@ class ResultToStdout {
 inline constexpr std::string_view kPipe = "-";
 // A result that has no name: `a/b.onnx` and ".opt.onnx" give `a/b.opt.onnx`.
 std::string path_beside(const std::string& input, const std::string& ending);
-absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
+// `onnxruntime`: what --onnxruntime names, of verbs that have it.
+absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes, const std::string& onnxruntime = "");
+// Names the target with its release among the words given, for what repeats the command.
+void name_target(const SettledTarget& settled, OptimizeArgs& args);
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common);
 // What the words of the user say; kInvalidArgument with one line where they say nothing.
 absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims);
@@ -325,11 +330,12 @@ absl::StatusOr<InputShapes> parse_shapes(const std::vector<std::string>& shapes)
 absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args);
 absl::Status fix_shapes(Model& model, const ShapeArgs& args);
 // A .npz as the model's inputs: every name declared, dtypes right, none missing.
-absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);
+// Only arrays that are inputs of the model, by name, dtype and sizes, and take at most `memory` bytes together, are unpacked.
+absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model, std::uint64_t memory);
 // Inputs for a run: those of the .npz `path`, else random ones on which `run` goes well (trial.h).
 using TryRun = std::function<absl::Status(const Inputs&)>;
 absl::StatusOr<Trial> inputs_for(const Model& model, const std::string& path, const ShapeArgs& shapes, std::uint64_t seed,
-                                 const TryRun& run);
+                                 const TryRun& run, std::uint64_t memory = ~std::uint64_t{0});
 // What to say of shapes that were found by trial; "" where none were.
 std::string said_of(const Trial& trial);
 // From now on.

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <set>
+#include <unordered_set>
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
@@ -162,9 +166,10 @@ absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args) {
   return GivenShapes{*std::move(dims), *std::move(shapes), args.allow_empty, args.of_several_models};
 }
 
-absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
+absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes, const std::string& onnxruntime) {
   SetupOptions options{args.target, args.prefer, args.cost, {}, args.rules, {}};
   options.keep_functions = args.keep_functions;
+  options.onnxruntime = onnxruntime;
   options.filter.effects = args.effects;
   for (const std::string& name : args.skip_rules) {
     constexpr std::string_view kFusion = "Fusion";  // OnnxSlim's "FusionGelu"
@@ -180,6 +185,16 @@ absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) 
   if (!points.ok()) return points.status();
   options.cost_options.points = *std::move(points);
   return set_up(options);
+}
+
+void name_target(const SettledTarget& settled, OptimizeArgs& args) {
+  if (settled.release.empty()) return;
+  args.saturate.target = settled.given;
+  const auto named = std::find_if(args.given.begin(), args.given.end(), [](const GivenOption& o) { return o.name == "--target"; });
+  if (named == args.given.end())
+    args.given.push_back({"--target", settled.given});
+  else
+    named->value = settled.given;
 }
 
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common) {
@@ -209,27 +224,54 @@ std::vector<std::string> names_of(const std::vector<ValueInfo>& values) {
   return out;
 }
 
+// Whether an array may be an input of the model, by its header.
+class InputArrays {
+ public:
+  InputArrays(const std::string& path, const Model& model, std::uint64_t memory) : path_(path), model_(model), memory_(memory) {
+    for (const ValueInfo& info : model.graph.inputs) by_name_.emplace(info.name, &info);
+  }
+  absl::Status admit(const std::string& name, const NpyHead& head) {
+    const auto wrong = [&](const std::string& what) { return absl::InvalidArgumentError(fmt::format("{}({}): {}", path_, name, what)); };
+    const auto info = by_name_.find(name);
+    if (info == by_name_.end())
+      return wrong(fmt::format("the model has no input of this name; {}", what_instead(name, names_of(model_.graph.inputs))));
+    const ValueType& type = info->second->type;
+    const bool is_tensor = type.kind == ValueType::Kind::kTensor;
+    if (is_tensor && type.dtype != head.dtype)
+      return wrong(fmt::format("type {}, the model wants {}; convert the array", dtype_name(head.dtype), dtype_name(type.dtype)));
+    const bool has_shape = is_tensor && type.shape;
+    if (has_shape && type.shape->size() != head.dims.size())
+      return wrong(fmt::format("rank {}, the model wants {}; give an array of the input's shape", head.dims.size(), type.shape->size()));
+    for (std::size_t k = 0; has_shape && k < head.dims.size(); ++k)
+      if (const auto* size = std::get_if<std::int64_t>(&(*type.shape)[k]); size && *size != head.dims[k])
+        return wrong(fmt::format("dim {} must be {}, not {}; give an array of the input's shape", k, *size, head.dims[k]));
+    if (head.bytes > memory_ - bytes_)
+      return wrong(fmt::format("{} bytes behind {} of other arrays are above the {} that tensors may take; --max-memory gives more memory",
+                               head.bytes, bytes_, memory_));
+    bytes_ += head.bytes;
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string& path_;
+  const Model& model_;
+  std::uint64_t memory_, bytes_ = 0;
+  std::map<std::string, const ValueInfo*, std::less<>> by_name_;
+};
+
 }  // namespace
 
-absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model) {
-  absl::StatusOr<NamedTensors> tensors = load_npz(path);
+absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model, std::uint64_t memory) {
+  InputArrays arrays(path, model, memory);
+  absl::StatusOr<NamedTensors> tensors =
+      load_npz(path, std::uint64_t{1} << 36, [&](const std::string& name, const NpyHead& head) { return arrays.admit(name, head); });
   if (!tensors.ok()) return tensors.status();
   Inputs inputs;
-  for (auto& [name, tensor] : *tensors) {
-    const auto& declared = model.graph.inputs;
-    const auto info = std::find_if(declared.begin(), declared.end(), [&, &wanted = name](const ValueInfo& v) { return v.name == wanted; });
-    if (info == declared.end())
-      return absl::InvalidArgumentError(
-          fmt::format("{}({}): the model has no input of this name; {}", path, name, what_instead(name, names_of(declared))));
-    if (info->type.kind == ValueType::Kind::kTensor && info->type.dtype != tensor.dtype())
-      return absl::InvalidArgumentError(fmt::format("{}({}): type {}, the model wants {}; convert the array", path, name,
-                                                    dtype_name(tensor.dtype()), dtype_name(info->type.dtype)));
-    inputs[name] = std::move(tensor);
-  }
+  for (auto& [name, tensor] : *tensors) inputs[name] = std::move(tensor);
+  std::unordered_set<std::string> defaults;
+  for (const Initializer& initializer : model.graph.initializers) defaults.insert(initializer.name);
   for (const ValueInfo& info : model.graph.inputs) {
-    const auto& defaults = model.graph.initializers;
-    const bool has_default = std::any_of(defaults.begin(), defaults.end(), [&](const Initializer& i) { return i.name == info.name; });
-    if (!has_default && !inputs.contains(info.name))
+    if (!defaults.contains(info.name) && !inputs.contains(info.name))
       return absl::InvalidArgumentError(fmt::format("{}: the model's input '{}' is missing; add an array of this name", path, info.name));
   }
   return inputs;
@@ -252,10 +294,10 @@ std::string said_of(const Trial& trial) {
   return fmt::format("shapes of inputs were found by trial: {}; --input-shapes gives others", fmt::join(trial.taken, ", "));
 }
 
-absl::StatusOr<Trial> inputs_for(const Model& model, const std::string& path, const ShapeArgs& given, std::uint64_t seed,
-                                 const TryRun& run) {
+absl::StatusOr<Trial> inputs_for(const Model& model, const std::string& path, const ShapeArgs& given, std::uint64_t seed, const TryRun& run,
+                                 std::uint64_t memory) {
   if (!path.empty()) {
-    absl::StatusOr<Inputs> loaded = load_inputs(path, model);
+    absl::StatusOr<Inputs> loaded = load_inputs(path, model, memory);
     if (!loaded.ok()) return loaded.status();
     return Trial{*std::move(loaded), {}, {}};
   }
@@ -305,11 +347,7 @@ absl::StatusOr<std::vector<Model>> load_encoders(const DecoderArgs& args) {
 }
 
 JudgeWords judge_words(const VerifyArgs& args) {
-  JudgeWords words{args.judges, args.onnxruntime, "", false};
-  if (const OtherRuntimes* others = args.runtime.others) {
-    words.installed = others->onnxruntime;
-    words.in_python = true;
-  }
+  JudgeWords words{args.judges, args.onnxruntime, args.runtime.others != nullptr};
   if (args.runtime.name != kOurRuntime) words.judges.push_back(args.runtime.name);
   return words;
 }
@@ -332,7 +370,7 @@ absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const Shape
   if (args.max_memory) options.memory = *args.max_memory << 20;
   if (args.seconds) options.seconds = std::max(1.0, *args.seconds);
   for (const std::string& path : args.inputs) {
-    absl::StatusOr<Inputs> inputs = load_inputs(path, original);
+    absl::StatusOr<Inputs> inputs = load_inputs(path, original, options.memory);
     if (!inputs.ok()) return inputs.status();
     options.inputs.push_back(*std::move(inputs));
   }

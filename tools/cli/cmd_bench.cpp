@@ -232,12 +232,13 @@ absl::Status open_contestant(const BenchArgs& args, const OtherRuntime& runtime,
 
 // Inputs that the first model takes.
 absl::StatusOr<Trial> first_inputs(const BenchArgs& args, const Model& model, Contestant& contestant) {
-  return inputs_for(model, args.inputs, args.shapes, args.seed, [&](const Inputs& inputs) {
+  const TryRun run = [&](const Inputs& inputs) {
     contestant.inputs = inputs;
     const absl::Status status = contestant.run();
     contestant.inputs.clear();
     return status;
-  });
+  };
+  return inputs_for(model, args.inputs, args.shapes, args.seed, run, run_limits(args.bounds).memory);
 }
 
 const char* measure_advice(const absl::Status& status) {

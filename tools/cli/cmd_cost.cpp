@@ -42,12 +42,14 @@ absl::Status check_output(const CostArgs& args) {
   return check_distinct({{"the output", args.output}}, inputs);
 }
 
+constexpr double kSecondsOfARow = 0.05;  // of gather
+
 int gather(const CostArgs& args) {
   if (args.output.empty()) return fail(kExitUsage, "cost gather", "no -o FILE.jsonl", "name the file that the rows go to");
   if (const absl::Status s = check_output(args); !s.ok()) return fail(s, args.output, "");
   absl::StatusOr<Sizes> sizes = parse_sizes(args.shapes.dims);
   if (!sizes.ok()) return fail(sizes.status(), "", "");
-  const GatherOptions options{*sizes, args.seconds, args.common.threads, 0, args.common.cancel};
+  const GatherOptions options{*sizes, args.seconds.value_or(kSecondsOfARow), args.common.threads, 0, args.common.cancel};
   std::string lines = json_text(machine_row(args.common.threads), -1) + "\n";
   std::size_t rows = 0;
   const auto emit = [&](const json& row) {
@@ -354,6 +356,7 @@ int eval(const CostArgs& args) {
 int cost_command(const CostArgs& args) {
   if (args.action == "gather") return gather(args);
   if (args.action == "fit") return fit(args);
+  if (args.action == "calibrate") return calibrate_command(args);
   return eval(args);
 }
 

@@ -15,7 +15,7 @@ int diff_command(const DiffArgs& args) {
     if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
     models[i] = *std::move(model);
   }
-  absl::StatusOr<Setup> setup = set_up(args.saturate, {});
+  absl::StatusOr<Setup> setup = set_up(args.saturate, {}, args.check.onnxruntime);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   absl::StatusOr<VerifyOptions> run = verify_options(args.check, args.shapes, args.common, models[0]);
   if (!run.ok()) return fail(run.status(), "", "");

@@ -28,7 +28,7 @@ std::size_t count_wanted(const GraphStats& stats, const std::string& asked) {
   return count;
 }
 
-void print(const ExplainArgs& args, const OptimizeReport& report) {
+void print(const ExplainArgs& args, const OptimizeReport& report, const SettledTarget& settled) {
   std::vector<std::vector<std::string>> rows{{"operator", "made by rule", "output"}};
   for (const OptimizeReport::Made& made : report.made)
     if (wanted(made.op_type, args.op)) rows.push_back({made.op_type, made.rule.empty() ? "(given)" : made.rule, made.output});
@@ -44,6 +44,7 @@ void print(const ExplainArgs& args, const OptimizeReport& report) {
   }
   const std::string_view stop = to_string(report.run.stop);
   print_text(fmt::format("\nstopped: {} after {} iterations; {}\n", stop, report.run.iterations.size(), predicted_text(prediction_of(report))));
+  if (!settled.release.empty()) print_text(fmt::format("{}: for {}\n", settled.given, settled.release));
   for (const std::string& warning : report.warnings) print_text(fmt::format("warning: {}\n", warning));
 }
 
@@ -96,7 +97,7 @@ int explain_command(const ExplainArgs& args) {
   }
   if (args.common.quiet()) return kExitOk;
   if (!why->anchors.empty()) print_text(wrapped_lines(format_why(*why), args.common.look().width) + "\n");
-  print(args, why->run);
+  print(args, why->run, setup->settled);
   return kExitOk;
 }
 

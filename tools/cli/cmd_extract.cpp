@@ -91,7 +91,7 @@ int save_all(const std::vector<Listed>& graphs, const std::string& folder, const
 
 int extract_command(const ExtractArgs& args) {
   if (const absl::Status s = check_dump(args); !s.ok()) return fail(s, args.dump_egraph, "");
-  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
+  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes, args.check.onnxruntime);
   if (!setup.ok()) return fail(setup.status(), "", "");
   absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
@@ -111,6 +111,8 @@ int extract_command(const ExtractArgs& args) {
     if (const absl::Status s = write_file(args.dump_egraph, result->egraph); !s.ok()) return fail(s, args.dump_egraph, "");
 
   allow_for_rules(result->report, *check);
+  if (!result->unchanged) note_target(*setup, result->model);
+  for (OptimizeResult::Sample& sample : result->samples) note_target(*setup, sample.model);
   std::vector<Listed> graphs = list_graphs(*result, args);
   for (Listed& g : graphs) {
     if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");

@@ -18,6 +18,7 @@
 #include "tools/io/terminal.h"
 #include "tools/pipeline/fused.h"
 #include "tools/pipeline/report.h"
+#include "tools/pipeline/settle.h"
 
 namespace saturate {
 namespace {
@@ -127,7 +128,9 @@ void print_tables(const std::string& path, const Model& model, const GraphStats&
 }
 
 absl::StatusOr<Quantization> quantization_of(const Model& model, const std::string& target_name) {
-  const absl::StatusOr<Target> target = load_target(target_name);
+  const absl::StatusOr<SettledTarget> settled = settle_target(target_name, "");
+  if (!settled.ok()) return settled.status();
+  const absl::StatusOr<Target> target = load_target(settled->given);
   return target.ok() ? quantization(model, *target) : target.status();
 }
 
@@ -190,7 +193,9 @@ json inspect_json(const std::string& path, const Model& model, const std::string
 int inspect_command(const InspectArgs& args) {
   absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
-  if (const auto target = load_target(args.target); !target.ok()) return fail(target.status(), "", "");
+  const absl::StatusOr<SettledTarget> settled = settle_target(args.target, args.check.onnxruntime);
+  if (!settled.ok()) return fail(settled.status(), "", "");
+  if (const auto target = load_target(settled->given); !target.ok()) return fail(target.status(), "", "");
   std::optional<AfterLoad> loaded;
   if (args.after_load) {
     const auto runtime = the_onnxruntime(judge_words(args.check), 1, args.common.cancel);
@@ -200,14 +205,14 @@ int inspect_command(const InspectArgs& args) {
     loaded = *std::move(made);
   }
   if (args.common.json) {
-    json out = inspect_json(args.input, *model, args.target);
+    json out = inspect_json(args.input, *model, settled->given);
     if (loaded) out["after_load"] = to_json(*loaded);
     print_json(out);
     return kExitOk;
   }
   if (args.common.quiet()) return kExitOk;
   print_tables(args.input, *model, graph_stats(*model));
-  if (const auto quantized = quantization_of(*model, args.target); quantized.ok() && quantized->any())
+  if (const auto quantized = quantization_of(*model, settled->given); quantized.ok() && quantized->any())
     print_text("\n" + format_quantization(*quantized));
   if (loaded) print_text("\n" + after_load_table(graph_stats(*model), *loaded));
   return kExitOk;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -25,6 +26,7 @@
 #include "tools/pipeline/stage_dumps.h"
 #include "tools/transform/transform.h"
 #include "tools/verify/known_operators.h"
+#include "tools/verify/verify.h"
 
 namespace saturate {
 namespace {
@@ -208,8 +210,9 @@ absl::StatusOr<MeasureOptions> measure_options(const OptimizeArgs& args, const M
   absl::StatusOr<std::vector<CostPoint>> points = parse_cost_points(args.saturate.cost_at);
   if (!points.ok()) return points.status();
   options.points = *std::move(points);
+  const std::uint64_t most = args.check.max_memory ? std::uint64_t{*args.check.max_memory} << 20 : VerifyOptions().memory;
   for (const std::string& path : args.check.inputs) {
-    absl::StatusOr<Inputs> inputs = load_inputs(path, model);
+    absl::StatusOr<Inputs> inputs = load_inputs(path, model, most);
     if (!inputs.ok()) return inputs.status();
     options.inputs.push_back(*std::move(inputs));
   }
@@ -381,8 +384,9 @@ int optimize_one(const OptimizeArgs& given) {
 
   absl::StatusOr<Around> around = passes_around(args);
   if (!around.ok()) return fail(around.status(), "", "");
-  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
+  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes, args.check.onnxruntime);
   if (!setup.ok()) return fail(setup.status(), "", "");
+  name_target(setup->settled, args);
   lap("rules");
   progress.stage("load", args.input);
   absl::StatusOr<Model> model = load_given(args.input);

@@ -302,8 +302,9 @@ int reduce_command(const ReduceArgs& given) {
   if (symptom->kind == Symptom::Kind::kWrong && !args.optimize.verify)
     return fail(kExitUsage, "command line", "--because wrong needs verification", "leave --no-verify out");
   if (const absl::Status status = check_reduced(args); !status.ok()) return fail(status, "", "");
-  absl::StatusOr<Setup> setup = set_up(args.optimize.saturate, args.optimize.shapes);
+  absl::StatusOr<Setup> setup = set_up(args.optimize.saturate, args.optimize.shapes, args.optimize.check.onnxruntime);
   if (!setup.ok()) return fail(setup.status(), "", "");
+  name_target(setup->settled, args.optimize);
   absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (const absl::Status status = fix_shapes(*model, args.optimize.shapes); !status.ok()) return fail(status, args.input, "");

@@ -99,7 +99,7 @@ int run_command(const RunArgs& args) {
     if (is_wrong_usage(status)) return fail(status, "", "give sizes by --dim or --input-shapes, or inputs by --inputs");
     if (tried.ok()) drawn = *std::move(tried);
   } else {
-    absl::StatusOr<Inputs> given = args.inputs.empty() ? Inputs() : load_inputs(args.inputs, *model);
+    absl::StatusOr<Inputs> given = args.inputs.empty() ? Inputs() : load_inputs(args.inputs, *model, run_limits(args.bounds).memory);
     if (!given.ok()) return fail(given.status(), "", "");
     status = (*run)(*given);
   }

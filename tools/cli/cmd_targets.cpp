@@ -75,7 +75,7 @@ int check(const TargetsArgs& args) {
 int targets_command(const TargetsArgs& args) {
   if (args.action == "list") return list(args);
   if (args.action == "check") return check(args);
-  absl::StatusOr<Target> target = load_target(args.name);
+  absl::StatusOr<Target> target = split_release(args.name).release.empty() ? load_any_release(args.name) : load_target(args.name);
   if (!target.ok()) return fail(target.status(), "", "`saturate targets list` names the built-in ones");
   if (!args.common.quiet()) print_text(target_text(*target) + "\n");
   return kExitOk;

@@ -97,7 +97,10 @@ int verify_command(const VerifyCommandArgs& args) {
   if (!done.ok()) return fail(done.status(), "", "");
   const VerifyReport& report = *done;
   if (args.common.json) {
-    print_json(to_json(report));
+    auto out = to_json(report);
+    out["original"] = args.original;
+    out["compared"] = args.optimized;
+    print_json(out);
   } else if (!args.common.quiet()) {
     print_text(output_table(report));
     for (const std::string& note : report.notes) print_text(fmt::format("note: {}\n", note));
@@ -107,7 +110,7 @@ int verify_command(const VerifyCommandArgs& args) {
     case VerifyStatus::kEqual:
       return kExitOk;
     case VerifyStatus::kDifferent:
-      return fail(kExitDifferent, args.optimized, report.message, "");
+      return fail(kExitDifferent, args.optimized, report.message, fmt::format("{} was taken for the original", args.original));
     case VerifyStatus::kUnsupported:
       return fail(kExitUnsupported, args.original, report.message, options->runtime ? "" : kElsewhereAdvice);
     case VerifyStatus::kNotRun:

@@ -22,6 +22,7 @@
 #include "tools/io/files.h"
 #include "tools/io/option_checks.h"
 #include "tools/io/terminal.h"
+#include "tools/judge/choice.h"
 
 namespace {
 
@@ -222,6 +223,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "generate") return generate_command(all.generate);
   if (verb == "explain") return explain_command(all.explain);
   if (verb == "extract") return extract_command(all.extract);
+  if (verb == "cost" && all.cost.action == "calibrate") return cost_command(all.cost);
   if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty())
     return usage(fmt::format("cost {}: of which files?", all.cost.action), verb);
   if (verb == "cost" && all.cost.inputs.empty() && all.cost.rows.empty()) return usage("cost eval: against which graphs, or --rows?", verb);
@@ -362,7 +364,7 @@ int parse_and_run(int argc, char** argv, const OtherRuntimes* others) {
   CLI::App app;
   Everything all;
   for (VerifyArgs* args : {&all.optimize.check, &all.transform.check, &all.slm.check, &all.verify.check, &all.diff.check,
-                           &all.extract.check, &all.inspect.check})
+                           &all.extract.check, &all.inspect.check, &all.cost.check})
     args->runtime.others = others;
   for (RuntimeArgs* args : {&all.run.runtime, &all.bench.runtime}) args->others = others;
   describe(app);
@@ -391,6 +393,7 @@ int parse_and_run(int argc, char** argv, const OtherRuntimes* others) {
 }  // namespace
 
 int saturate::command_line(int argc, char** argv, const OtherRuntimes* others) {
+  if (others) tell_installed_onnxruntime(others->onnxruntime);
   take_signals();
   return guarded([&] { return finish_output(guarded([&] { return parse_and_run(argc, argv, others); })); });
 }

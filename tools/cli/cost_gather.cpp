@@ -1,14 +1,13 @@
 #include "tools/cli/cost_gather.h"
 
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <set>
 #include <unordered_map>
 
+#include "extract/price/measured_on.h"
 #include "extract/price/op_sizes.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
@@ -175,24 +174,12 @@ class Gatherer {
 }  // namespace
 
 json machine_row(int threads) {
-  std::string processor;
-  json extensions = json::array();
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && processor.empty() && colon != std::string::npos) processor = line.substr(colon + 2);
-    if (line.starts_with("flags") && extensions.empty())
-      for (const char* e : {"avx2", "avx512f", "avx512_vnni", "amx_tile"})
-        if ((line + " ").find(fmt::format(" {} ", e)) != std::string::npos) extensions.push_back(e);
-  }
-  utsname system{};
-  uname(&system);
-  const auto configured = [](int name) { return std::max(0L, sysconf(name)); };
-  return {{"machine",
-           {{"processor", processor}, {"extensions", extensions}, {"cores", configured(_SC_NPROCESSORS_ONLN)}, {"system", system.sysname}}},
-          {"cache_bytes", configured(_SC_LEVEL2_CACHE_SIZE)},
+  json machine = to_json(this_machine());
+  return {{"machine", std::move(machine)},
+          {"cache_bytes", std::max(0L, sysconf(_SC_LEVEL2_CACHE_SIZE))},
           {"runtime", fmt::format("saturate {}", SATURATE_VERSION)},
-          {"threads", threads}};
+          {"threads", threads},
+          {"date", today()}};
 }
 
 absl::Status gather_operators(const Model& model, const GatherOptions& options, const std::function<void(const json&)>& emit) {

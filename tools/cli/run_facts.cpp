@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "egraph/read_json.h"
+#include "extract/target/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "tools/cli/repro.h"
@@ -39,7 +40,7 @@ json files_json(const OptimizeArgs& args) {
   add("input", args.input);
   add("output", args.output);
   for (const std::string& rules : args.saturate.rules) add("rules", rules);
-  add("target", args.saturate.target);
+  add("target", split_release(args.saturate.target).name_or_path);
   add("cost", args.saturate.cost);
   for (const std::string& inputs : args.check.inputs) add("inputs", inputs);
   for (const auto* passes : {&args.before, &args.after})

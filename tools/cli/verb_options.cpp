@@ -205,8 +205,10 @@ void add_rule_options(CLI::App* app, SaturateArgs& args, const std::string& grou
 
 void add_saturate(CLI::App* app, SaturateArgs& args) {
   const std::string group = "What is done";
-  app->add_option("--target", args.target,
-                  "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file; ort-cpu@1.23 keeps to what that release loads")
+  app->add_option(
+         "--target", args.target,
+         "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file; ort-cpu@1.23 keeps to what that release loads, ort-cpu "
+         "to the ONNX Runtime that is found, else 1.23")
       ->type_name("TARGET")
       ->check(hint(builtin_targets()))
       ->group(group);

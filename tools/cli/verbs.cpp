@@ -468,12 +468,19 @@ void add_cost(CLI::App& app, CostArgs& args) {
       "measure operators, fit cost models, and judge them\n\ngather MODEL...: time every different operator of the "
       "models in our runtime (bench/gather_ort.py does it in ONNX Runtime), or whole\ngraphs with --graphs. "
       "fit ROWS...: a cost model from such rows. eval [GRAPHS...] [--rows ROWS]: how far a cost model is off, by operator "
-      "and\nfor graphs that are equal: do they rank as they run?");
-  verb->add_option("ACTION", args.action, "gather, fit or eval")->required()->check(choice({"gather", "fit", "eval"}));
+      "and\nfor graphs that are equal: do they rank as they run? calibrate: fit the shipped prices to this machine and --threads, by rows "
+      "of them\nthat are timed in the installed ONNX Runtime; --cost takes the file.");
+  verb->add_option("ACTION", args.action, "gather, fit, eval or calibrate")
+      ->required()
+      ->check(choice({"gather", "fit", "eval", "calibrate"}));
   verb->add_option("FILES", args.inputs, "gather: models; fit: rows; eval: times of graphs")->expected(1, 1 << 20);
-  verb->add_option("-o,--output", args.output, "gather: the rows (JSON lines); fit: the cost model (JSON)")->type_name("FILE");
+  verb->add_option("-o,--output", args.output,
+                   "gather: the rows (JSON lines); fit: the cost model (JSON); calibrate: the prices (JSON lines)")
+      ->type_name("FILE");
   verb->add_flag("--graphs", args.graphs, "gather: times of whole graphs, such as `saturate extract` writes");
-  verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05)")->type_name("S")->check(not_a_number_above_0, "");
+  verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05); calibrate: for all of them (default 120, at most 600)")
+      ->type_name("S")
+      ->check(not_a_number_above_0, "");
   verb->add_option("--kind", args.kind,
                    "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order), roofline, or npu: an "
                    "accelerator's figures of whole graphs, as prices of launches, multiply-adds, bytes and spills (default fitted)")
@@ -483,7 +490,9 @@ void add_cost(CLI::App& app, CostArgs& args) {
       ->type_name("NAME");
   verb->add_option("--precision", args.precision, "fit --kind npu: in which of their precisions (default: the last one's)")
       ->type_name("NAME");
-  verb->add_option("--rows", args.rows, "eval: times of operators to compare with")->type_name("ROWS.jsonl");
+  verb->add_option("--rows", args.rows, "eval: times of operators to compare with; calibrate: how many are timed (default and at most 300)")
+      ->type_name("ROWS.jsonl|N");
+  add_judge(verb, args.check, "calibrate: onnxruntime or onnxruntime=PATH of its shared library (default: the installed one)");
   verb->add_option("--folds", args.folds, "eval: judge the interpolation of --rows by itself, each of N parts predicted from the others")
       ->type_name("N")
       ->check(whole_in(2, 1000), "");
@@ -493,7 +502,7 @@ void add_cost(CLI::App& app, CostArgs& args) {
   verb->footer(
       "saturate cost gather bart.onnx --dim batch=1 --dim seq=16 -o rows.jsonl\nsaturate cost fit rows.jsonl -o mine.json\nsaturate cost "
       "eval "
-      "graphs.jsonl --cost mine.json --rows others.jsonl");
+      "graphs.jsonl --cost mine.json --rows others.jsonl\nsaturate cost calibrate -o here.jsonl --rows 60 --seconds 10");
 }
 
 void add_explain(CLI::App& app, ExplainArgs& args) {

@@ -34,6 +34,8 @@ struct Header {
   Shape dims;
 };
 
+bool holds_text(const Header& h) { return h.kind == 'U' || h.kind == 'S'; }
+
 std::optional<std::uint64_t> number(std::string_view& text) {
   std::uint64_t value = 0;
   std::size_t digits = 0;
@@ -220,23 +222,46 @@ std::string print_texts(std::span<const std::string> strings, std::string& out) 
   return fmt::format("<U{}", longest);
 }
 
-}  // namespace
+struct NpyParts {
+  Header header;
+  DType dtype = DType::kUndefined;
+  std::size_t data = 0;  // where the elements begin
+};
 
-absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& place) {
+absl::StatusOr<NpyParts> parse_npy_parts(std::string_view bytes, const std::string& place) {
   if (!bytes.starts_with(kMagic) || bytes.size() < 12) return bad_npy(place, "not a NumPy array");
   const bool wide = bytes[6] != 1;
   std::uint32_t length = 0;
   std::memcpy(&length, bytes.data() + 8, wide ? 4 : 2);
   const std::size_t start = wide ? 12 : 10;
   if (length > bytes.size() - start) return bad_npy(place, "the array's header is cut off");
-  const auto header = parse_header(bytes.substr(start, length));
+  auto header = parse_header(bytes.substr(start, length));
   if (!header) return bad_npy(place, "the array's header can't be read");
   if (header->kind == 'O') return bad_npy(place, "an array of Python objects is not read");
-  const bool text = header->kind == 'U' || header->kind == 'S';
-  const auto dtype = text ? std::optional(DType::kString) : dtype_of(header->kind, header->item);
+  const auto dtype = holds_text(*header) ? std::optional(DType::kString) : dtype_of(header->kind, header->item);
   if (!dtype) return bad_npy(place, fmt::format("arrays of dtype {}{} are not read", header->kind, header->item));
+  return NpyParts{*std::move(header), *dtype, start + length};
+}
+
+}  // namespace
+
+absl::StatusOr<NpyHead> parse_npy_head(std::string_view bytes, const std::string& place) {
+  absl::StatusOr<NpyParts> parts = parse_npy_parts(bytes, place);
+  if (!parts.ok()) return parts.status();
+  const auto count = checked_elements(parts->header.dims);
+  const std::uint64_t item = parts->header.item, most = ~std::uint64_t{0};
+  if (!count) return bad_npy(place, "the array's shape is too large");
+  const auto elements = static_cast<std::uint64_t>(*count);
+  return NpyHead{parts->dtype, std::move(parts->header.dims), item != 0 && elements > most / item ? most : elements * item};
+}
+
+absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& place) {
+  const absl::StatusOr<NpyParts> parts = parse_npy_parts(bytes, place);
+  if (!parts.ok()) return parts.status();
+  const Header* const header = &parts->header;
+  const bool text = holds_text(*header);
   const auto count = checked_elements(header->dims);
-  const std::string_view data = bytes.substr(start + length);
+  const std::string_view data = bytes.substr(parts->data);
   if (!count || (*count != 0 && header->item > data.size() / static_cast<std::uint64_t>(*count)))
     return bad_npy(place, "the array's data is cut off");
   const auto elements = static_cast<std::uint64_t>(*count);
@@ -252,7 +277,7 @@ absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& plac
     source = ordered;
   }
   if (text) return string_tensor(h, source, elements);
-  Tensor tensor(*dtype, h.dims);
+  Tensor tensor(parts->dtype, h.dims);
   if (elements == 0) return tensor;
   std::byte* to = tensor.mutable_data();
   std::memcpy(to, source.data(), elements * h.item);

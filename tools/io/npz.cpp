@@ -86,6 +86,19 @@ absl::StatusOr<std::vector<ZipMember>> directory(std::string_view file, const st
   return members;
 }
 
+// The first bytes of what is packed, `out.size()` at most.
+void inflate_beginning(std::string_view packed, std::string& out) {
+  z_stream stream{};
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return out.clear();
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(std::min(std::size_t{1} << 30, packed.size()));
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  inflate(&stream, Z_SYNC_FLUSH);
+  out.resize(out.size() - stream.avail_out);
+  inflateEnd(&stream);
+}
+
 bool inflate_raw(std::string_view packed, std::string& out) {
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
@@ -161,6 +174,21 @@ absl::StatusOr<Tensor> read_member(std::string_view file, const ZipMember& m, co
   return parse_npy(bytes, place);
 }
 
+std::string array_name(const ZipMember& m) { return m.name.substr(0, m.name.size() - 4); }  // without .npy
+
+absl::Status admit_member(std::string_view file, const ZipMember& m, const std::string& path, const AdmitArray& admit) {
+  constexpr std::size_t kMostHeader = std::size_t{1} << 16;
+  const std::string place = fmt::format("{}({})", path, m.name);
+  const std::string_view packed = file.substr(zip_part(file, m)->data, m.packed);
+  std::string beginning(std::min<std::uint64_t>(kMostHeader, m.size), '\0');
+  if (m.method == 8)
+    inflate_beginning(packed, beginning);
+  else
+    beginning = packed.substr(0, kMostHeader);
+  const absl::StatusOr<NpyHead> head = parse_npy_head(beginning, place);
+  return head.ok() ? admit(array_name(m), *head) : head.status();
+}
+
 template <typename T>
 void put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
@@ -230,16 +258,19 @@ void put_end(std::string& out, std::uint64_t count, std::uint64_t offset, std::u
 
 }  // namespace
 
-absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes) {
+absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes, const AdmitArray& admit) {
   absl::StatusOr<std::string> file = read_file(path);
   if (!file.ok()) return file.status();
   absl::StatusOr<std::vector<ZipMember>> members = directory(*file, path);
   if (!members.ok()) return members.status();
   std::erase_if(*members, [](const ZipMember& m) { return !m.name.ends_with(".npy"); });
   if (const absl::Status s = check_members(*file, *members, path, std::min(max_bytes, machine_memory())); !s.ok()) return s;
+  if (admit)
+    for (const ZipMember& m : *members)
+      if (absl::Status s = admit_member(*file, m, path, admit); !s.ok()) return s;
   NamedTensors out;
   for (const ZipMember& m : *members) {
-    std::string name = m.name.substr(0, m.name.size() - 4);
+    std::string name = array_name(m);
     absl::StatusOr<Tensor> tensor = read_member(*file, m, path);
     if (!tensor.ok()) return tensor.status();
     out.emplace_back(std::move(name), *std::move(tensor));

@@ -2,6 +2,8 @@
 // stored and deflated).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,9 +22,22 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;  // in the fil
 absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& place);
 absl::StatusOr<std::string> print_npy(const Tensor& tensor);
 
+// What an array's header tells. `bytes`: of all its elements, as they lie in the file.
+struct NpyHead {
+  DType dtype = DType::kUndefined;
+  Shape dims;
+  std::uint64_t bytes = 0;
+};
+// `bytes`: the beginning of an array; the header must end in it.
+absl::StatusOr<NpyHead> parse_npy_head(std::string_view bytes, const std::string& place);
+
+// Asked of each array before any is unpacked. An error ends the reading.
+using AdmitArray = std::function<absl::Status(const std::string& name, const NpyHead& head)>;
+
 // The arrays of a .npz (member names without `.npy`). Errors begin with the path. All members together may unpack to at most `max_bytes`,
 // and to no more than the machine has; each byte of the file belongs to one member.
-absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes = std::uint64_t{1} << 36);
+absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes = std::uint64_t{1} << 36,
+                                      const AdmitArray& admit = nullptr);
 // Stored, not compressed, with fixed time stamps: the same tensors give the same bytes. Written beside `path` and renamed.
 absl::Status save_npz(const NamedTensors& tensors, const std::string& path);
 

@@ -1,5 +1,6 @@
 #include "tools/io/terminal.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 
@@ -30,13 +31,27 @@ Character first_character(std::string_view text) {
   return {code, bytes};
 }
 
+// Or ends a line, which readers of lines do not see in a log.
 bool turns_direction(std::uint32_t code) {
-  return code == 0x61c || code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+  return code == 0x2028 || code == 0x2029 || code == 0x61c || code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
+         (code >= 0x2066 && code <= 0x2069);
 }
 
 template <typename Json>
 std::string dumped(const Json& value, int indent) {
-  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+  const std::string text = value.dump(indent, ' ', false, Json::error_handler_t::replace);
+  std::string out;
+  out.reserve(text.size());
+  for (std::string_view left = text; !left.empty();) {
+    const Character c = first_character(left);
+    const std::size_t bytes = std::max<std::size_t>(c.bytes, 1);
+    if ((c.code >= 0x7f && c.code < 0xa0) || turns_direction(c.code))  // in strings alone: JSON has them nowhere else
+      out += fmt::format("\\u{:04x}", c.code);
+    else
+      out += left.substr(0, bytes);
+    left.remove_prefix(bytes);
+  }
+  return out;
 }
 
 void to_stdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }

@@ -1,6 +1,7 @@
 #include "tools/judge/choice.h"
 
 #include <cstdlib>
+#include <utility>
 
 #include "fmt/format.h"
 #include "onnx_bridge/model/wrong_usage.h"
@@ -11,11 +12,9 @@ namespace {
 
 constexpr std::string_view kOurs = "saturate", kOnnxruntime = "onnxruntime";
 
-// The first that is named: by the option, by the variable, by the package.
-std::string default_library(const JudgeWords& words) {
-  if (!words.library.empty()) return words.library;
-  const char* named = std::getenv(kOnnxruntimeVariable);
-  return named && *named ? named : words.installed;
+std::string& installed_onnxruntime() {
+  static std::string folder;
+  return folder;
 }
 
 absl::StatusOr<std::shared_ptr<Judge>> start(const std::string& path, const VerifyOptions& check) {
@@ -39,7 +38,7 @@ absl::Status choose_named(const JudgeWords& words, VerifyOptions& check) {
     const std::string_view name = std::string_view(word).substr(0, word.find('='));
     if (name != kOnnxruntime)
       return wrong_usage(fmt::format("--judge {}: it is saturate, onnxruntime or onnxruntime=PATH (of its shared library)", word));
-    const std::string path = word.size() > name.size() ? word.substr(name.size() + 1) : default_library(words);
+    const std::string path = word.size() > name.size() ? word.substr(name.size() + 1) : named_onnxruntime(words.library).path;
     if (path.empty())
       return absl::UnimplementedError(
           fmt::format("{}, or name its shared library by --onnxruntime PATH or the variable {}",
@@ -70,6 +69,14 @@ absl::StatusOr<std::shared_ptr<Judge>> the_onnxruntime(const JudgeWords& words, 
   return check.judges.front();
 }
 
+void tell_installed_onnxruntime(std::string folder) { installed_onnxruntime() = std::move(folder); }
+
+NamedLibrary named_onnxruntime(const std::string& library) {
+  if (!library.empty()) return {library, "--onnxruntime"};
+  if (const char* named = std::getenv(kOnnxruntimeVariable); named && *named) return {named, kOnnxruntimeVariable};
+  return {installed_onnxruntime(), ""};
+}
+
 void take_runtime(std::vector<std::shared_ptr<Judge>>& judges, OtherRuntime& runtime) {
   if (judges.empty()) return;
   const std::shared_ptr<Judge> judge = judges.front();
@@ -79,7 +86,7 @@ void take_runtime(std::vector<std::shared_ptr<Judge>>& judges, OtherRuntime& run
 
 absl::Status choose_judges(const JudgeWords& words, VerifyOptions& check) {
   if (!words.judges.empty()) return choose_named(words, check);
-  const std::string path = default_library(words);
+  const auto [path, by] = named_onnxruntime(words.library);
   if (path.empty()) {
     check.no_judge = "onnxruntime is not installed";
     return absl::OkStatus();
@@ -87,7 +94,7 @@ absl::Status choose_judges(const JudgeWords& words, VerifyOptions& check) {
   auto judge = start(path, check);
   if (judge.ok())
     check.judges.push_back(*std::move(judge));
-  else if (path != words.installed)
+  else if (!by.empty())
     return judge.status();
   else
     check.no_judge = std::string(judge.status().message());

@@ -373,6 +373,7 @@ OpenModel Judge::opener(JudgeLevel level) {
 
 struct Turns::Impl {
   std::shared_ptr<Judge::Impl> judge;
+  TurnsSetup setup;
   std::vector<std::unique_ptr<JudgeSession>> sessions = {};  // null: dropped
   std::vector<std::string> outputs = {};
 };
@@ -380,13 +381,14 @@ struct Turns::Impl {
 Turns::Turns(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Turns::Turns(Turns&&) noexcept = default;
 Turns::~Turns() = default;
-Turns Judge::turns() { return Turns(std::make_unique<Turns::Impl>(Turns::Impl{impl_})); }
+Turns Judge::turns(const TurnsSetup& setup) { return Turns(std::make_unique<Turns::Impl>(Turns::Impl{impl_, setup})); }
 
 absl::StatusOr<std::size_t> Turns::add(const Model& model) {
   auto given = give_model(model);
   if (!given.ok()) return given.status();
   impl_->outputs = (*given)->outputs;
-  auto session = std::make_unique<JudgeSession>(impl_->judge, *std::move(given), JudgeLevel::kAll, wire::Purpose::kTiming);
+  auto session = std::make_unique<JudgeSession>(impl_->judge, *std::move(given), impl_->setup.level,
+                                                impl_->setup.wall ? wire::Purpose::kTimingAlone : wire::Purpose::kTiming);
   const std::lock_guard lock(impl_->judge->mutex);
   if (absl::Status s = session->load(); !s.ok()) return s;
   impl_->sessions.push_back(std::move(session));
@@ -417,6 +419,7 @@ absl::StatusOr<std::vector<std::vector<double>>> Turns::run(std::span<const std:
   }
   ask.number(static_cast<std::uint64_t>(rounds));
   ask.number(seconds);
+  ask.number(impl_->setup.wall ? wire::Clock::kWall : wire::Clock::kProcessor);
   const absl::StatusOr<std::string> answer = impl_->judge->request(ask, {}, seconds + impl_->judge->patience);
   if (!answer.ok()) return answer.status();
   wire::Unpacker in(*answer);

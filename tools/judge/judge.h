@@ -35,6 +35,11 @@ struct TimedInputs {
   double weight = 1;
 };
 
+struct TurnsSetup {
+  JudgeLevel level = JudgeLevel::kAll;
+  bool wall = false;  // where there are several threads: what the clock on the wall tells of them, instead of their processor time
+};
+
 // Models that are loaded as users load them, and run in turns.
 class Turns {
  public:
@@ -46,8 +51,8 @@ class Turns {
   absl::Status reload(std::size_t number);
   // Unloads it; its number is not given again.
   void drop(std::size_t number);
-  // Of each whole round the seconds of processor time of each of these, in their order: of the thread where there is one, else of the
-  // process; of several inputs the weighted sum. Ends after so many rounds or seconds, and the run that was begun then.
+  // Of each whole round the seconds of processor time (or TurnsSetup::wall) of each of these, in their order: of the thread where there is
+  // one, else of the process; of several inputs the weighted sum. Ends after so many rounds or seconds, and the run that was begun then.
   absl::StatusOr<std::vector<std::vector<double>>> run(std::span<const std::size_t> numbers, std::span<const TimedInputs> inputs,
                                                        std::size_t rounds, double seconds);
 
@@ -91,7 +96,7 @@ class Judge : public std::enable_shared_from_this<Judge> {
   // no model to our loader.
   absl::StatusOr<Model> after_load(const Model& model, JudgeLevel level = JudgeLevel::kExtended);
   // No models yet. The threads are the judge's.
-  Turns turns();
+  Turns turns(const TurnsSetup& setup = {});
   // What loading may take.
   void set_patience(double seconds);
   double hang_seconds() const;

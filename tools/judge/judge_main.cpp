@@ -235,9 +235,11 @@ class Child {
     check(api_->SetIntraOpNumThreads(made, threads_));
     check(api_->SetSessionLogSeverityLevel(made, ort::kLogFatal));
     if (purpose == wire::Purpose::kComparing)
-      check(api_->DisableCpuMemArena(made));  // memory goes back after each run
-    else                                      // threads of one session that wait for work would take the time of another
+      check(api_->DisableCpuMemArena(made));     // memory goes back after each run
+    else if (purpose == wire::Purpose::kTiming)  // threads of one session that wait for work would take the time of another
       check(api_->AddSessionConfigEntry(made, "session.intra_op.allow_spinning", "0"));
+    else
+      check(api_->AddSessionConfigEntry(made, "session.force_spinning_stop", "1"));
     return options;
   }
 
@@ -363,10 +365,12 @@ class Child {
     }
     const auto most = in.number<std::uint64_t>();
     const auto seconds = in.number<double>();
+    const auto by = in.number<wire::Clock>();
     if (!in.ok()) return;
     const double end = seconds_by(CLOCK_MONOTONIC) + seconds;
     // Of one thread its own time: what the process does beside it is not the model's.
-    const auto clock = [of = threads_ == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_PROCESS_CPUTIME_ID] { return seconds_by(of); };
+    const clockid_t of = threads_ == 1 ? CLOCK_THREAD_CPUTIME_ID : by == wire::Clock::kWall ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID;
+    const auto clock = [of] { return seconds_by(of); };
     std::vector<std::vector<double>> rounds;
     std::vector<std::size_t> order(sessions.size());
     std::iota(order.begin(), order.end(), std::size_t{0});

@@ -32,12 +32,14 @@ enum class Ask : std::uint8_t {
   kFree,       // id of a session
   kRun,        // id of a session, inputs, names of outputs -> seconds, outputs
   kAfterLoad,  // level, message of the model, places of its large weights in the files -> message of the model that was made of it
-  // Sessions in turns: ids, names of outputs, sets of inputs with their weights, rounds and seconds at most -> whole rounds that were run.
-  // Of each round the seconds of processor time of each session follow, those of the sets of inputs summed by their weights.
+  // Sessions in turns: ids, names of outputs, sets of inputs with their weights, rounds and seconds at most, clock -> whole rounds that
+  // were run. Of each round the seconds of each session follow, those of the sets of inputs summed by their weights.
   kTime,
 };
 // What a session is loaded for: to be compared, with memory given back after each run, or to be timed as users run it.
-enum class Purpose : std::uint8_t { kComparing, kTiming };
+// kTimingAlone: by the clock on the wall, with threads that wait for work as users' do, but for those of a session that does not run.
+enum class Purpose : std::uint8_t { kComparing, kTiming, kTimingAlone };
+enum class Clock : std::uint8_t { kProcessor, kWall };
 enum class Answer : std::uint8_t {
   kDone,
   kRefused,      // a message

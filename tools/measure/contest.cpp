@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kSlice = 0.5;                               // seconds between two looks at what came of it
 constexpr std::size_t kMostRounds = 400, kClearRounds = 30;  // rounds after which it ends, and where all is clear
-constexpr double kLeastSeconds = 1;                          // of a part: what disturbs the machine lasts longer than a few runs
+constexpr double kLeastOfPart = 1;                           // of a part: what disturbs the machine lasts longer than a few runs
 constexpr double kClear = 0.01;                              // width of an interval
 constexpr std::size_t kRoundsToLeave = 10;
 constexpr std::size_t kMostWeights = std::size_t{4} << 30;  // of all graphs that are loaded at once
@@ -210,7 +210,7 @@ void Contest::tell() const {
 absl::Status Contest::run(double share, std::size_t base) {
   const std::size_t begun = rounds_;
   const double since = steady_seconds();
-  const auto took = [&] { return steady_seconds() - since >= kLeastSeconds; };
+  const auto took = [&] { return steady_seconds() - since >= kLeastOfPart; };
   while (!is_over(share) && (rounds_ < begun + kMostRounds || !took())) {
     std::vector<std::size_t> numbers, places;
     for (std::size_t i = 0; i < all_.size(); ++i)

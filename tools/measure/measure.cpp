@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "fmt/format.h"
+#include "extract/price/measured_on.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime/stop.h"
 #include "tools/measure/contest.h"
@@ -24,10 +24,8 @@ constexpr double kFirstPart = 0.7;           // of the budget: for what may be b
 constexpr std::size_t kRoundsOfItsOwn = 10;  // so many rounds of the last part decide without those before it
 
 std::string processor() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name") && line.find(':') != std::string::npos) return line.substr(line.find(':') + 2);
-  return "unknown";
+  const std::string name = this_machine().processor;
+  return name.empty() ? "unknown" : name;
 }
 
 json to_json(const Variant& v) {

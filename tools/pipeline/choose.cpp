@@ -2,6 +2,7 @@
 
 #include "extract/computed_twice.h"
 #include "extract/extract.h"
+#include "extract/onnx_problem.h"
 #include "extract/target/coarse_units.h"
 #include "extract/target/dies_of.h"
 #include "onnx_bridge/operators/op_table.h"
@@ -88,6 +89,7 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
   options.usual_sizes = sizes;
   options.opset_limit = limit;
   options.lowers_opset = limit < grown.model->opset("");
+  options.asked = std::make_shared<AskedOfNodes>();
   if (const auto it = not_computed.find(&grown); it != not_computed.end()) options.not_foldable = it->second;
   task.progress("extract");
   {

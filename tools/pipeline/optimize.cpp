@@ -7,6 +7,7 @@
 #include "egraph/explain.h"
 #include "extract/onnx_problem.h"
 #include "extract/price/op_sizes.h"
+#include "extract/price/op_times.h"
 #include "extract/sample.h"
 #include "extract/target/load_fusions.h"
 #include "fmt/format.h"
@@ -407,6 +408,7 @@ class AttemptVariants : public Variants {
 
   bool may_stay() const override {
     if (task_.options.opset.value_or(model_.opset("")) != model_.opset("") || attempt_.limit() < model_.opset("")) return false;
+    if (cheapest_.ir_version < model_.ir_version) return false;
     const auto before = check_target(model_, task_.target), after = check_target(cheapest_, task_.target);
     return before.ok() && after.ok() && before->size() <= after->size();
   }
@@ -487,15 +489,27 @@ absl::Status internal_error(const WritingFault& fault, const OptimizeReport& rep
   return absl::InternalError(fmt::format("internal error: {} ({} made it); please report it with the model", fault.what, rule));
 }
 
+// Whether the runtime takes longer for the result than for the original: beyond the error of prices, or in more operators.
+bool is_dearer(const OptimizeReport& report) {
+  const auto count = [](const std::map<std::string, std::size_t>& operators) {
+    std::size_t sum = 0;
+    for (const auto& [op, times] : operators) sum += times;
+    return sum;
+  };
+  if (report.before_at_load.empty() || !(report.cost_after > report.cost_before * (1 + 1e-6))) return false;
+  return (report.cost_ratio && report.cost_ratio->first > 1) || count(report.after_at_load) > count(report.before_at_load);
+}
+
 // The original as the result.
-OptimizeResult as_it_came(const Model& model, const Attempt& attempt, const Task& task, OptimizeResult result) {
+OptimizeResult as_it_came(const Model& model, const Task& task, OptimizeResult result) {
   OptimizeReport& report = result.report;
   result.unchanged = true;
   result.model = model;
-  visit_graphs(attempt.grown(), attempt.chosen(),
-               [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
   report.cost_after = report.cost_before;
-  note_loaded(model, model, task, report);
+  report.after_at_load = report.before_at_load;
+  report.cost_ratio = std::nullopt;
+  report.made.clear(), report.provenance.clear(), report.unwanted.clear();
+  report.cut_metadata = 0;
   report.after = report.before;
   report.needs = needs_of(report.after, runtime_of(&task.target));
   return result;
@@ -511,6 +525,8 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.cost_model = cost.name();
   report.target = target.name;
   report.cost_unit = cost.unit();
+  if (const auto on = cost.measured_on()) report.cost_of = beside_here(*on, target.release ? target.release->version : "");
+  if (report.cost_of && report.cost_of->other_machine) report.cost_of->nearer = fitting_table(report.cost_of->here);
   report.cost_points = options.cost_points;
   warn_of_the_model(model, options, report);
   const auto evaluator = make_evaluator(folding(report.before, options));
@@ -540,7 +556,12 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   if (result.stopped) return result;
   const absl::StatusOr<bool> unchanged = decide(model, attempt, task);
   if (!unchanged.ok()) return unchanged.status();
-  if (*unchanged) return as_it_came(model, attempt, task, std::move(result));
+  if (*unchanged) {
+    visit_graphs(attempt.grown(), attempt.chosen(),
+                 [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
+    note_loaded(model, model, task, report);
+    return as_it_came(model, task, std::move(result));
+  }
   visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
     report.cost_before += chosen.selection.cost_before;
     report.cost_after += chosen.selection.cost;
@@ -566,6 +587,11 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.after = graph_stats(result.model);
   report.needs = needs_of(report.after, runtime_of(&target));
   note_loaded(model, result.model, task, report);
+  const bool cost_decides = task.has_rules() && !options.decide && target.wishes.empty() && options.memory_slack <= 0;
+  if (cost_decides && is_dearer(report) && AttemptVariants(model, attempt, task, result.model).may_stay()) {
+    report.warnings.push_back("what the rules made would be dearer once the runtime has loaded it: the model is returned as it came");
+    return as_it_came(model, task, std::move(result));
+  }
   note_newer(attempt, task, report);
   note_assumed(result.model, rules, target, report);
   note_effects(rules, report);

@@ -22,6 +22,7 @@
 #include "tools/pipeline/measured.h"
 #include "tools/pipeline/needs.h"
 #include "tools/pipeline/node_costs.h"
+#include "tools/pipeline/settle.h"
 #include "tools/pipeline/variants.h"
 
 namespace saturate {
@@ -111,7 +112,9 @@ struct OptimizeReport {
   };
   std::vector<Unwanted> unwanted;
   std::string cost_model, target;
+  SettledTarget settled;                           // how the target got its release
   std::string cost_unit;                           // CostModel::unit()
+  std::optional<MeasuredBesideHere> cost_of;       // CostModel::measured_on()
   AssumedSizes assumed_sizes;                      // of symbols, where the user gave no size
   std::vector<CostPoint> cost_points;              // the sizes that he gave
   Needs needs;                                     // what loads the result

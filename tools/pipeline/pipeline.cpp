@@ -140,6 +140,11 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
 
 }  // namespace
 
+void note_target(const Setup& setup, Model& result) {
+  constexpr std::string_view kKey = "saturate.target";
+  if (setup.target.release && !setup.rules.empty()) set_metadata(result, std::string(kKey), setup.target.name);
+}
+
 void allow_for_rules(const OptimizeReport& report, VerifyOptions& check) {
   check.knows_assumptions = true;
   for (const OptimizeReport::Assumed& a : report.assumed) check.excluded |= excluded_by(a.assumption);
@@ -214,6 +219,8 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   out.report.optimize = std::move(result->report);
   out.report.optimize.risks = setup.risks;
   out.report.optimize.measured = std::move(measured);
+  out.report.optimize.settled = setup.settled;
+  if (!out.unchanged) note_target(setup, out.model);
   out.report.optimize.io_rank = io;
   if (io) out.report.optimize.before = graph_stats(model);
   tell_inexpressible(model, out.model, setup.target, out.report.optimize);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tools/measure/measure.h"
 #include "tools/pipeline/failure.h"
@@ -14,6 +15,10 @@
 #include "tools/verify/verify.h"
 
 namespace saturate {
+
+// Writes the target with its release, where it has one and rules chose by it, into the metadata_props of a result that is not the model
+// that came in.
+void note_target(const Setup& setup, Model& result);
 
 struct PipelineOptions {
   OptimizeOptions optimize;             // limits.cancel ends the rewriting early, with the best so far

@@ -164,6 +164,9 @@ std::string screen(const WholeReport& report, const Look& look) {
   for (const OptimizeReport::Unwanted& u : r.unwanted)
     lines.row("unwanted", fmt::format("{} {} ({}): cheaper than another form or without one", u.count, u.op, u.wish));
   if (r.io_rank) lines.block(io_rank_text(*r.io_rank));
+  if (!r.settled.release.empty())
+    lines.row("target", fmt::format("for {}{}{}", r.settled.release, r.settled.older.empty() ? "" : "; ", r.settled.older));
+  if (r.cost_of && r.cost_unit == "s") lines.row("prices", to_text(*r.cost_of));
   lines.row("needs", needs(r));
   lines.row("assumes", assumes(r));
   lines.row("more", fmt::format("-v: all operators; saturate explain {}: what was fused, and why not",

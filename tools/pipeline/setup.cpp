@@ -143,7 +143,9 @@ void fit_to_target(RuleFilter& filter, const Target& target) {
 }
 
 absl::StatusOr<Setup> set_up(const SetupOptions& options) {
-  absl::StatusOr<Target> target = load_target(options.target);
+  absl::StatusOr<SettledTarget> settled = settle_target(options.target, options.onnxruntime);
+  if (!settled.ok()) return settled.status();
+  absl::StatusOr<Target> target = load_target(settled->given);
   if (!target.ok()) return target.status();
   for (const std::string& wish : options.prefer)
     if (absl::Status s = add_wishes(wish, *target); !s.ok()) return s;
@@ -156,7 +158,7 @@ absl::StatusOr<Setup> set_up(const SetupOptions& options) {
   absl::StatusOr<std::unique_ptr<CostModel>> cost =
       load_cost_model(options.cost.empty() ? target->cost_model : options.cost, options.cost_options);
   if (!cost.ok()) return cost.status();
-  return Setup{*std::move(rules), *std::move(target), *std::move(cost), filter.assumptions.risks()};
+  return Setup{*std::move(rules), *std::move(target), *std::move(cost), filter.assumptions.risks(), *std::move(settled)};
 }
 
 absl::Status check_not_empty(const GivenShapes& shapes) {

@@ -11,6 +11,7 @@
 #include "extract/target/target.h"
 #include "onnx_bridge/model/model.h"
 #include "rules/compile/rule_set.h"
+#include "tools/pipeline/settle.h"
 #include "tools/verify/draw_inputs.h"
 
 namespace saturate {
@@ -20,16 +21,18 @@ struct Setup {
   Target target;
   std::unique_ptr<CostModel> cost;
   std::vector<std::string> risks = {};  // risky assumptions that the user or his target asked for
+  SettledTarget settled = {};
 };
 
 struct SetupOptions {
-  std::string target = "ort-cpu";   // a built-in one or a file
+  std::string target = "ort-cpu";   // a built-in one or a file; settle_target() gives it its release
   std::vector<std::string> prefer;  // wishes by name, beside the target's own (known_wishes())
   std::string cost;                 // empty: the target's own
   CostOptions cost_options;
   std::vector<std::string> rule_files;  // beside the built-in ones; "none" leaves those out
   RuleFilter filter;                    // the target may assume more
   bool keep_functions = false;          // as in Target
+  std::string onnxruntime = {};         // as settle_target() takes it
 };
 absl::StatusOr<Setup> set_up(const SetupOptions& options);
 

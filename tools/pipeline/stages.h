@@ -33,7 +33,7 @@ struct Task {
   bool wants_provenance = false;
   const Variant* variant = nullptr;  // to be chosen; null: the cheapest
   // Without rules every node is written back as it came: no folding either.
-  bool has_rules() const { return !rules.rules().empty() || !rules.native_rules().empty(); }
+  bool has_rules() const { return !rules.empty(); }
   void progress(const char* stage) const;
 };
 

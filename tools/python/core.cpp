@@ -11,6 +11,7 @@
 
 #include "tools/cli/cli.h"
 #include "tools/cli/command_line.h"
+#include "tools/judge/choice.h"
 
 namespace saturate::python {
 namespace {
@@ -208,6 +209,7 @@ NB_MODULE(_core, m) {
   m.def("inspect_after_load", &inspect_after_load);
   m.def("explain", &explain);
   m.def("generate", &generate, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
+  m.def("tell_installed_onnxruntime", &saturate::tell_installed_onnxruntime, nb::arg());
   m.def("command_line", &command_line, nb::arg(), nb::arg() = nb::dict(), nb::arg() = "");
   m.def("targets", &saturate::api::targets);
   m.def("what_instead", &saturate::api::what_instead);

@@ -108,7 +108,6 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "seed", o.seed);
   get(given, "judge", o.judges);
   get(given, "onnxruntime", o.onnxruntime);
-  get(given, "installed_onnxruntime", o.installed_onnxruntime);
   if (given.contains("runtime") && !given["runtime"].is_none()) {
     const auto named = nb::cast<nb::tuple>(given["runtime"]);
     o.runtime = runtime_from(nb::cast<std::string>(named[0]), named[1]);

@@ -82,6 +82,7 @@ std::int64_t InputDrawer::compared_ints() const {
 
 std::vector<std::int64_t> InputDrawer::lengths(const Sizes& sizes) const {
   constexpr std::size_t kMost = 100;
+  constexpr std::int64_t kLongest = std::int64_t{1} << 60;  // no sum overflows
   std::set<std::int64_t, std::greater<>> dims, out;
   for (const Input& input : inputs_)
     for (const DimSpec& dim : input.info.type.shape.value_or(std::vector<DimSpec>())) {
@@ -92,6 +93,8 @@ std::vector<std::int64_t> InputDrawer::lengths(const Sizes& sizes) const {
     }
   for (const auto& [symbol, size] : sizes)
     if (size > 0) dims.insert(size);
+  while (dims.size() > kMost) dims.erase(dims.begin());  // the shortest are taken below, and their sums are sums of these
+  while (!dims.empty() && *dims.begin() > kLongest) dims.erase(dims.begin());
   out = dims;
   for (const std::int64_t a : dims)
     for (const std::int64_t b : dims) out.insert(a + b);

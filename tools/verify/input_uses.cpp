@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
@@ -107,6 +108,8 @@ namespace {
 // Operators that ask on which side of an operand another lies, or cut it off there; a sum tells where it crosses 0.
 constexpr std::string_view kComparing[] = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Min", "Max",
                                            "Clip",  "Sub",  "Add",         "Mod"};
+constexpr std::int64_t kMostOfConstant = 16;  // of a constant that is compared with
+constexpr std::size_t kMostCompared = 64;     // constants that are looked at for one value
 // Attributes that are such a constant.
 constexpr std::string_view kThresholds[] = {"alpha", "lambd", "threshold", "min", "max"};
 
@@ -117,7 +120,6 @@ bool is_listed(std::span<const std::string_view> list, std::string_view name) {
 }  // namespace
 
 void InputUses::add_compared(const Node& node, std::size_t position, std::vector<double>& out) const {
-  constexpr std::int64_t kMostElements = 16;
   const auto add = [&](double c) {
     if (std::isfinite(c) && std::find(out.begin(), out.end(), c) == out.end()) out.push_back(c);
   };
@@ -125,18 +127,31 @@ void InputUses::add_compared(const Node& node, std::size_t position, std::vector
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kFloat && is_listed(kThresholds, a.name)) add(a.f());
   if (!node.domain.empty() || !is_listed(kComparing, node.op_type)) return;
-  for (std::size_t other = 0; other < node.inputs.size(); ++other) {
-    const auto it = other == position ? few_.end() : few_.find(node.inputs[other]);
-    if (it == few_.end() || it->second.size() > kMostElements) continue;
-    for (std::int64_t i = 0; i < it->second.size(); ++i) add(element_as_double(it->second, i).value_or(NAN));
+  for (const double c : few_constants(node))
+    if (out.size() < kMostCompared) add(c);
+}
+
+const std::vector<double>& InputUses::few_constants(const Node& node) const {
+  const auto [known, is_new] = few_constants_.try_emplace(&node);
+  std::vector<double>& values = known->second;
+  for (std::size_t i = 0; is_new && i < node.inputs.size() && values.size() < kMostCompared; ++i) {
+    const auto it = few_.find(node.inputs[i]);
+    if (it == few_.end() || it->second.size() > kMostOfConstant) continue;
+    for (std::int64_t k = 0; k < it->second.size(); ++k)
+      if (const double c = element_as_double(it->second, k).value_or(NAN);
+          std::isfinite(c) && std::find(values.begin(), values.end(), c) == values.end())
+        values.push_back(c);
   }
+  return values;
 }
 
 std::vector<double> InputUses::compared(const std::string& value, int depth) const {
   std::vector<double> out;
   const auto it = uses_.find(value);
   if (it == uses_.end() || depth > 16) return out;
+  const Node* before = nullptr;
   for (const auto& [node, position] : it->second) {
+    if (node == std::exchange(before, node)) continue;  // it reads the value once more
     add_compared(*node, position, out);
     const bool handed_on =
         forwards(*node) || (node->domain.empty() && is_any_of(node->op_type, {"Neg", "Abs", "Relu", "Min", "Max", "Clip"}));
@@ -165,9 +180,10 @@ std::optional<std::int64_t> InputUses::length(const std::string& value, int dept
 std::vector<double> InputUses::constants() const {
   constexpr double kLeast = 1e-30, kMost = 1e7;
   std::vector<double> out;
+  std::set<double> seen;
   for (const auto& [name, tensor] : few_) {
     const double c = tensor.size() == 1 && is_floating(tensor.dtype()) ? std::abs(element_as_double(tensor, 0).value_or(NAN)) : NAN;
-    if (c >= kLeast && c <= kMost && std::find(out.begin(), out.end(), c) == out.end()) out.push_back(c);
+    if (c >= kLeast && c <= kMost && seen.insert(c).second) out.push_back(c);
   }
   return out;
 }
@@ -296,6 +312,13 @@ ShapeHint InputUses::asked_by_window(const Node& node) const {
 
 // Elements beside those of a constant: axes of it that are longer than 1 are the value's, too, or 1.
 ShapeHint InputUses::asked_beside(const Node& node, std::size_t position) const {
+  if (constant_shape(node, position)) return beside_constants(node, position);
+  const auto [known, is_new] = beside_.try_emplace(&node);  // once for all that the node reads: they may be many
+  if (is_new) known->second = beside_constants(node, node.inputs.size());
+  return known->second;
+}
+
+ShapeHint InputUses::beside_constants(const Node& node, std::size_t position) const {
   ShapeHint hint;
   for (std::size_t other = 0; other < node.inputs.size(); ++other) {
     const Shape* shape = other == position ? nullptr : constant_shape(node, other);

@@ -64,6 +64,9 @@ class InputUses {
   ShapeHint asked_by_product(const Node& node, std::size_t position) const;
   ShapeHint asked_by_window(const Node& node) const;
   ShapeHint asked_beside(const Node& node, std::size_t position) const;
+  ShapeHint beside_constants(const Node& node, std::size_t position) const;
+  // The numbers of a node's short constants, each once.
+  const std::vector<double>& few_constants(const Node& node) const;
 
   std::optional<QuantizerHint> quantizer_of(const Node& node) const;
 
@@ -71,6 +74,8 @@ class InputUses {
   std::map<std::string, Tensor> few_;    // constants of few elements
   std::set<std::string> ones_;
   std::map<std::string, std::vector<Use>> uses_;
+  mutable std::map<const Node*, ShapeHint> beside_;
+  mutable std::map<const Node*, std::vector<double>> few_constants_;
 };
 
 }  // namespace saturate

@@ -472,6 +472,18 @@ bool Writer::unchanged(const Function& f) const {
 
 namespace saturate {
 
+void set_metadata(Model& model, const std::string& key, const std::string& value) {
+  const auto* origin = static_cast<const onnx::ModelProto*>(model.origin.get());
+  auto changed = std::make_shared<onnx::ModelProto>();
+  if (origin) proto::copy_except(*origin, changed.get(), {7, 25});  // but graph and functions
+  auto& entries = *changed->mutable_metadata_props();
+  const auto known = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.key() == key; });
+  auto* entry = known == entries.end() ? changed->add_metadata_props() : &*known;
+  entry->set_key(key);
+  entry->set_value(value);
+  model.origin = std::move(changed);
+}
+
 Metadata metadata_of(const Node& node) {
   if (node.metadata) return *node.metadata;
   return node.origin ? proto::metadata_of(*static_cast<const onnx::NodeProto*>(node.origin.get())) : Metadata();

@@ -41,7 +41,7 @@ def test_a_build_equals_itself(folder):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no difference in 4 runs" in done.stdout and "processor time, new / old over 2 files: median" in done.stdout
     assert {name for name, _ in rows} == {"bart_encoder.onnx", "deep/small.onnx"}
-    assert {options for _, options in rows} == {"--target ort-cpu --no-verify", "--target ort-cpu --cost nodes --no-verify"}
+    assert {options for _, options in rows} == {"--target ort-cpu@1.20 --no-verify", "--target ort-cpu@1.20 --cost nodes --no-verify"}
     for row in rows.values():
         assert not row["differences"] and row["old"]["seconds"] > 0 and row["old"]["digest"] == row["new"]["digest"] != {}
 

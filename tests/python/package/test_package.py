@@ -11,7 +11,7 @@ import time
 import numpy as np
 import onnx
 import pytest
-from conftest import DATA, SHARED, listing, make_model, run_ok, tensor, value
+from conftest import DATA, RELEASE, SHARED, listing, make_model, run_ok, tensor, value
 from onnx import TensorProto, helper, numpy_helper
 
 onnx_saturate = pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
@@ -93,7 +93,7 @@ def test_the_package_brings_the_command(tmp_path):
     run_ok(BART, out)
     scripts = pathlib.Path(sys.executable).parent
     for words in ([scripts / "saturate"], [scripts / "onnx-saturate"], [sys.executable, "-m", "onnx_saturate"]):
-        done = subprocess.run([*words, BART, same], capture_output=True, text=True)
+        done = subprocess.run([*words, BART, same, "--target", f"ort-cpu@{RELEASE}"], capture_output=True, text=True)
         assert done.returncode == 0 and "verified" in done.stdout, done.stderr + done.stdout
         assert same.read_bytes() == out.read_bytes()
         same.unlink()
@@ -182,7 +182,7 @@ def test_report(bart):
     assert "applied" in report.table(rules=True) and "applied" not in report.table()
     page = report._repr_html_()
     assert page.count("<tr>") > 20 and page.startswith("<table>")
-    assert json.loads(json.dumps(report.to_dict()))["target"] == "ort-cpu"
+    assert json.loads(json.dumps(report.to_dict()))["target"] == "ort-cpu@1.20"
 
 
 def test_report_tells_what_was_not_fused(bart):

@@ -175,6 +175,10 @@ def test_bench_extract_and_cost(tmp_path, model):
     onnx_saturate.cost.gather([model], tmp_path / "rows.jsonl", seconds=0.001, dims={"batch": 1})
     onnx_saturate.cost.fit(tmp_path / "rows.jsonl", tmp_path / "mine.json", kind="measured")
     assert onnx_saturate.optimize(model, cost=tmp_path / "rows.jsonl")
+    told = onnx_saturate.cost.calibrate(tmp_path / "here.jsonl", rows=4, seconds=2)
+    assert told["rows"] == 4 and onnx_saturate.optimize(model, cost=tmp_path / "here.jsonl")
+    with pytest.raises(OptionError, match="rows"):
+        onnx_saturate.cost.calibrate(tmp_path / "here.jsonl", rows=301)
 
 
 def test_rules_and_targets(tmp_path, model):

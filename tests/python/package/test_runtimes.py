@@ -66,6 +66,11 @@ def test_verify(folder):
 def test_inputs_that_it_refuses_are_told_in_one_line(folder):
     np.savez(folder / "bad.npz", x=np.zeros((2, 5), np.float32))
     done = command(folder, "verify", "a.onnx", "a.onnx", *THERE, "--inputs", "bad.npz")
+    assert done.returncode == 1 and "dim 1 must be 4, not 5" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    open_dims = onnx.load(folder / "a.onnx")
+    open_dims.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "m"
+    onnx.save(open_dims, folder / "open.onnx")
+    done = command(folder, "verify", "open.onnx", "open.onnx", *THERE, "--inputs", "bad.npz")
     assert done.returncode == 1 and "refuses the given inputs" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
 
 

@@ -27,7 +27,8 @@ class Options(TypedDict, total=False):
     """How to optimize. Everything has the default of the command `saturate optimize`."""
 
     target: str | os.PathLike[str]
-    """What can run, and what it costs: "ort-cpu" (the default), another of `onnx_saturate.targets()`, or a JSON file."""
+    """What can run, and what it costs: "ort-cpu" (the default), another of `onnx_saturate.targets()`, or a JSON file; "ort-cpu@1.23" for that
+    release, else the installed one."""
     prefer: str | Iterable[str]
     """What the target would rather have, beside its own wishes: "single-heads" computes attention one head at a time."""
     cost: str | os.PathLike[str] | CostModel

@@ -125,19 +125,22 @@ def installed_onnxruntime() -> str:
     return ""
 
 
+_core.tell_installed_onnxruntime(installed_onnxruntime())  # it judges, and tells the release of a target without one
+
+
 def judge_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """What the core takes for `judge`, `onnxruntime`, `runtime` and `custom_op_library`."""
     judges = list(given.get("judge", ()))
     runtime = given.get("runtime", RUNTIMES[0])
     open_model = opener(runtime, given.get("custom_op_library"), given.get("threads", 1))
     if given.get("custom_op_library"):  # it may need Python, whose process the judge's is not
-        return {"runtime": (runtime, open_model)}
+        return {"runtime": (runtime, open_model), "onnxruntime": given.get("onnxruntime", "")}
     if open_model is not None:
         judges.append(runtime)
     for judge in judges:
         if judge.partition("=")[0] not in RUNTIMES:
             raise OptionError(f"judge: {judge!r} is none; {_core.what_instead(str(judge), list(RUNTIMES))}")
-    return {"judge": judges, "onnxruntime": given.get("onnxruntime", ""), "installed_onnxruntime": installed_onnxruntime()}
+    return {"judge": judges, "onnxruntime": given.get("onnxruntime", "")}
 
 
 MAKERS: Mapping[str, Callable[[int, Sequence[str]], Open]] = {"onnxruntime": make_onnxruntime}

@@ -147,6 +147,12 @@ class _Cost:
         """A cost model from rows: fitted (the default), measured, roofline or npu."""
         return _command("cost", "fit", *texts("rows", rows), f"--output={text('output', output)}", f"--kind={text('kind', kind)}", *_words(options, _COST))
 
+    def calibrate(self, output: Path, *, rows: int = 300, seconds: float = 120, **options: Any) -> Any:
+        """Fits the shipped prices (`cost`, measured) to this machine and `threads`, by at most so many `rows` of them that are timed in the installed ONNX
+        Runtime; `output` is a `cost` for the other functions. At most 300 rows and 600 seconds."""
+        given = [f"--rows={whole('rows', rows, 1, 300)}", f"--seconds={number('seconds', seconds)!r}"]
+        return _command("cost", "calibrate", f"--output={text('output', output)}", *given, *_words(options, _COST))
+
     def eval(self, graphs: Path | Sequence[Path] = (), *, rows: Path | None = None, folds: int | None = None, **options: Any) -> Any:
         """How far a cost model (`cost`) is off: for times of `graphs`, and by operator for `rows`."""
         given = [] if rows is None else [f"--rows={text('rows', rows)}"]

@@ -1,0 +1,60 @@
+"""Time grows with a model's size, not with its square: inputs, chains, and inputs of one node."""
+
+import os
+import resource
+
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import SANITIZED, run
+
+F32 = TensorProto.FLOAT
+
+
+def value(name, shape=(2,)):
+    return helper.make_tensor_value_info(name, F32, list(shape))
+
+
+def model(nodes, inputs, outputs):
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def many_inputs(n):
+    nodes = [helper.make_node("Relu", [f"i{k}"], [f"r{k}"]) for k in range(n)] + [helper.make_node("Sum", [f"r{k}" for k in range(n)], ["y"])]
+    return model(nodes, [value(f"i{k}") for k in range(n)], [value("y")])
+
+
+def chain(n):
+    return model([helper.make_node("Tanh", [f"v{k}"], [f"v{k + 1}"]) for k in range(n)], [value("v0")], [value(f"v{n}")])
+
+
+def one_node(op, size_of, **attributes):
+    return lambda n: model([helper.make_node(op, ["x"] * n, ["y"], **attributes)], [value("x", (1,))], [value("y", (size_of(n),))])
+
+
+def processor_time(path, output):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    done = run("optimize", path, "-o", output, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+CASES = {
+    "inputs": (many_inputs, 2_500),
+    "chain": (chain, 5_000),
+    "concat": (one_node("Concat", lambda n: n, axis=0), 12_500),
+    "max": (one_node("Max", lambda n: 1), 6_000),
+}
+
+
+@pytest.mark.skipif(SANITIZED, reason="measures what is shipped")
+@pytest.mark.parametrize("case", CASES)
+def test_time_is_linear(tmp_path, case):
+    """Four times the model takes four times the processor's time, where a quadratic step would take sixteen times."""
+    make, size = CASES[case]
+    taken = []
+    for n in (size, 4 * size):
+        path = tmp_path / f"{n}.onnx"
+        path.write_bytes(make(n).SerializeToString())
+        taken.append(min(processor_time(str(path), os.fspath(tmp_path / "o.onnx")) for _ in range(2)))
+    assert taken[1] < 7.5 * taken[0] + 0.2, taken
