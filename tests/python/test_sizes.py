@@ -7,10 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, make_model, run_ok, said, tensor, value
+from conftest import DATA, make_model, run, run_ok, said, tensor, value
 
 BART = DATA / "bart_encoder.onnx"
-FLOAT, INT64, UINT8, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8, TensorProto.BOOL
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 ones = lambda name, *shape: tensor(name, np.full(shape, 0.5, np.float32))
 node = helper.make_node
 
@@ -59,6 +59,14 @@ def cached():
     return make_model(nodes, [value("x", INT64, ("n", "m")), value("past", FLOAT, ("n", 2, "p", 4))], [value("y", FLOAT, None)], weights)
 
 
+def masked_cache():
+    model = cached()
+    model.graph.node.extend([node("Cast", ["mask"], ["floats"], to=FLOAT), node("ReduceSum", ["floats"], ["z"])])
+    model.graph.input.append(value("mask", INT64, ("n", "all")))
+    model.graph.output.append(value("z", FLOAT, None))
+    return model
+
+
 def recurrent():
     nodes = [node("Transpose", ["x"], ["t"], perm=[1, 0, 2]), node("LSTM", ["t", "w", "r", "", "", "h", "c"], ["y", "", ""], hidden_size=4)]
     states = [value(name, FLOAT, (1, "b", 4)) for name in "hc"]
@@ -72,9 +80,8 @@ def spectrum():
 
 def text_line():
     """Height 48 alone gives rows that the weights take."""
-    nodes = [node("Conv", ["x", "k"], ["c"], strides=[4, 4]), node("Transpose", ["c"], ["t"], perm=[0, 3, 1, 2]), node("Flatten", ["t"], ["f"], axis=2),
-             node("Reshape", ["t", "rows"], ["r"]), node("MatMul", ["r", "w"], ["y"])]
-    nodes.pop(2)
+    nodes = [node("Conv", ["x", "k"], ["c"], strides=[4, 4]), node("Transpose", ["c"], ["t"], perm=[0, 3, 1, 2]), node("Reshape", ["t", "rows"], ["r"]),
+             node("MatMul", ["r", "w"], ["y"])]
     weights = [ones("k", 2, 3, 4, 4), tensor("rows", np.array([0, 0, 24], np.int64)), ones("w", 24, 5)]
     return make_model(nodes, [value("x", FLOAT, ("n", 3, "h", "w"))], [value("y", FLOAT, None)], weights)
 
@@ -89,6 +96,7 @@ KINDS = {
     "features of sound": (lambda: of_conv(("n", 80, "f"), 80, 3), {"n": (1, ""), "f": (100, "frames")}),
     "states": (recurrent, {"b": (1, ""), "t": (128, "tokens")}),
     "a cache": (cached, {"n": (1, ""), "m": (1, "new tokens"), "p": (128, "past tokens")}),
+    "a mask beside a cache": (masked_cache, {"n": (1, ""), "m": (1, "new tokens"), "p": (128, "past tokens"), "all": (129, "past and new tokens")}),
     "64 positions": (lambda: positions(64), {"n": (1, ""), "m": (64, "tokens")}),
     "48 positions, no usual number": (lambda: positions(48), {"n": (1, ""), "m": (32, "tokens")}),
     "a long window": (lambda: of_conv(("n", 80, "f"), 80, 150), {"n": (1, ""), "f": (200, "frames")}),
@@ -99,6 +107,11 @@ KINDS = {
 def test_sizes_fit_what_inputs_hold(tmp_path, kind):
     make, wanted = KINDS[kind]
     assert assumed(make(), tmp_path) == wanted
+
+
+def test_a_mask_counts_the_past_of_the_user(tmp_path):
+    report = told(masked_cache(), tmp_path, "--cost-at", "p=40")
+    assert report["cost_sizes"] == {"n": 1, "m": 1, "p": 40, "all": 41}
 
 
 def test_a_reshape_to_a_constant_is_respected(tmp_path):
@@ -169,8 +182,6 @@ def test_every_verb_prints_one_number(tmp_path, name, words):
 
 
 def run_ok_or_differs(*words):
-    from conftest import run
-
     done = run(*words)
     assert done.returncode in (0, 3), done.stderr
     return done.stdout

@@ -43,7 +43,9 @@ void print(const ExplainArgs& args, const OptimizeReport& report, const SettledT
     print_text(rows.size() > 1 ? format_table(rows) : "no rule fired\n");
   }
   const std::string_view stop = to_string(report.run.stop);
-  print_text(fmt::format("\nstopped: {} after {} iterations; {}\n", stop, report.run.iterations.size(), predicted_text(prediction_of(report))));
+  const std::string end =
+      fmt::format("stopped: {} after {} iterations; {}", stop, report.run.iterations.size(), predicted_text(prediction_of(report)));
+  print_text(fmt::format("\n{}\n", wrapped(end, args.common.look().width, 2)));
   if (!settled.release.empty()) print_text(fmt::format("{}: for {}\n", settled.given, settled.release));
   for (const std::string& warning : report.warnings) print_text(fmt::format("warning: {}\n", warning));
 }

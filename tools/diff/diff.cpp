@@ -240,7 +240,8 @@ class Differ {
     if (!options_.setup) return out;
     const OnnxEGraph& g = *graph.g;
     const CostModel& given = *options_.setup->cost;
-    std::map<std::string, std::int64_t> sizes = out_.predicted ? numbers_of(out_.predicted->assumed) : std::map<std::string, std::int64_t>();
+    std::map<std::string, std::int64_t> sizes =
+        out_.predicted ? numbers_of(out_.predicted->assumed) : std::map<std::string, std::int64_t>();
     sizes.merge(numbers_of(sizes_of_table(*graph.model)));
     const std::unique_ptr<CostModel> ready = given.for_graph(g, sizes);
     const CostModel& cost = ready ? *ready : given;

@@ -58,10 +58,9 @@ class Text {
   Text(const ModelDiff& diff, bool all) : diff_(diff), all_(all) {}
 
   std::string run(const std::string& first, const std::string& second) {
-    std::string head =
-        fmt::format("{} -> {}   {} -> {} operators, {} of them equal", first, second, diff_.nodes[0], diff_.nodes[1], diff_.equal_nodes[1]);
-    if (diff_.predicted) head += "   " + predicted_text(*diff_.predicted);
-    lines_.push_back(head);
+    lines_.push_back(fmt::format("{} -> {}   {} -> {} operators, {} of them equal", first, second, diff_.nodes[0], diff_.nodes[1],
+                                 diff_.equal_nodes[1]));
+    if (diff_.predicted) lines_.push_back(cut(predicted_text(*diff_.predicted)));
     if (diff_.equal()) lines_.push_back("no difference");
     if (!diff_.proven)
       lines_.push_back(cut(fmt::format("matched by structure only, for the models could not be run: {}", diff_.why_not_proven)));

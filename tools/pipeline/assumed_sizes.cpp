@@ -20,6 +20,7 @@ namespace {
 struct Symbol {
   const InputKind* kind = nullptr;
   const AxisRole* role = nullptr;
+  bool of_floats = false;  // stands in an input of floats, too
 };
 
 // As --dim calls it.
@@ -42,13 +43,19 @@ std::map<std::string, Symbol> symbols_of_inputs(const Model& model) {
       const auto* name = std::get_if<std::string>(&dim);
       Symbol& symbol = out[name && !name->empty() ? *name : unnamed_dim(input.name, axis)];
       const AxisRole& role = role_of(*kind, axis);
-      if (!symbol.kind || kind < symbol.kind || (kind == symbol.kind && role.sizes[0] > symbol.role->sizes[0])) symbol = {kind, &role};
+      symbol.of_floats = symbol.of_floats || is_floating(input.type.dtype);
+      if (!symbol.kind || kind < symbol.kind || (kind == symbol.kind && role.sizes[0] > symbol.role->sizes[0]))
+        symbol.kind = kind, symbol.role = &role;
     }
   }
   const auto is_past = [](const auto& symbol) { return symbol.second.role->sign == 'p'; };
   if (std::any_of(out.begin(), out.end(), is_past))
-    for (auto& [name, symbol] : out)
-      if (symbol.kind->read == ReadAs::kRows && symbol.role->sign == 't') symbol.role = role_with('n');
+    for (auto& [name, symbol] : out) {
+      if (symbol.role->sign != 't') continue;
+      if (symbol.kind->read == ReadAs::kRows) symbol.role = role_with('n');
+      if (symbol.kind->types == InputKind::Types::kIds && symbol.kind->read == ReadAs::kAnything && !symbol.of_floats)
+        symbol.role = role_with('a');
+    }
   return out;
 }
 
@@ -62,6 +69,27 @@ void evaluate_sums(AssumedSizes& sizes, const std::map<std::string, std::int64_t
       if (const auto sum = evaluate_dim(symbol, parts)) size = {*sum, ""};
 }
 
+// Masks over past and new tokens.
+void add_up_tokens(AssumedSizes& sizes, const std::map<std::string, Symbol>& symbols, const std::map<std::string, std::int64_t>& given) {
+  std::map<char, std::int64_t> most;  // by the role's sign
+  for (const auto& [name, symbol] : symbols) {
+    const auto it = given.find(name);
+    std::int64_t& size = most[symbol.role->sign];
+    size = std::max(size, it == given.end() ? sizes.at(name).size : it->second);
+  }
+  for (auto& [name, size] : sizes)
+    if (symbols.at(name).role->sign == 'a') size.size = most['p'] + most['n'];
+}
+
+AssumedSizes by_table(const std::map<std::string, Symbol>& symbols, const std::map<std::string, std::int64_t>& given) {
+  AssumedSizes out;
+  for (const auto& [name, symbol] : symbols)
+    if (!given.contains(name)) out[name] = {symbol.role->sizes[0], symbol.role->what};
+  add_up_tokens(out, symbols, given);
+  evaluate_sums(out, given);
+  return out;
+}
+
 // Whether the operators of a model can run at given sizes, as far as inference tells: each is asked with numbers for its symbols.
 class Fit {
  public:
@@ -69,8 +97,8 @@ class Fit {
     for (const Source& s : lowered.sources) nodes_.push_back(s.op == kNone ? Node() : node_of(g.key(s.op)));
   }
 
-  // Shapes are followed in numbers from the inputs on: what the e-graph took for equal, because an operator would fail otherwise, is no answer
-  // here. What runs at no size tells nothing.
+  // Shapes are followed in numbers from the inputs on: what the e-graph took for equal, because an operator would fail otherwise, is no
+  // answer here. What runs at no size tells nothing.
   bool runs_at(const std::map<std::string, std::int64_t>& sizes) const {
     for (const auto& [symbol, size] : sizes)  // what it was taken for equal to
       if (g_.dims().evaluate(g_.dims().symbol(symbol), sizes).value_or(size) != size) return false;
@@ -192,6 +220,8 @@ class Search {
         if (tries_left_ == 0) return std::nullopt;
         AssumedSizes next = sizes;
         for (const std::string& name : names) next[name].size = n;
+        if (const char sign = symbols.at(names[0]).role->sign; sign == 'p' || sign == 'n') add_up_tokens(next, symbols, given_);
+        for (const std::string& name : demanded_) next[name] = sizes.at(name);
         if (fits(next)) return next;
       }
     for (const Sizes& all : sizes_in_model(model_, open, tries_left_)) {
@@ -225,14 +255,6 @@ class Search {
   std::set<std::string> demanded_;
   std::size_t tries_left_ = 0;
 };
-
-AssumedSizes by_table(const std::map<std::string, Symbol>& symbols, const std::map<std::string, std::int64_t>& given) {
-  AssumedSizes out;
-  for (const auto& [name, symbol] : symbols)
-    if (!given.contains(name)) out[name] = {symbol.role->sizes[0], symbol.role->what};
-  evaluate_sums(out, given);
-  return out;
-}
 
 }  // namespace
 

@@ -145,8 +145,7 @@ std::map<std::string, std::set<ReadAs>> readings_of(const Graph& graph) { return
 const InputKind* kind_of(const ValueType& type, const std::set<ReadAs>& readings) {
   if (!type.shape) return nullptr;
   for (const InputKind& kind : kInputKinds)
-    if (fits(kind.types, type.dtype) && fits(kind.dims, *type.shape) &&
-        (kind.read == ReadAs::kAnything || readings.contains(kind.read)))
+    if (fits(kind.types, type.dtype) && fits(kind.dims, *type.shape) && (kind.read == ReadAs::kAnything || readings.contains(kind.read)))
       return &kind;
   return nullptr;
 }

@@ -24,6 +24,7 @@ inline constexpr AxisRole kAxisRoles[] = {
     {'t', "tokens", {128, 64, 32, 16, 77, 256, 512, 8}},
     {'n', "new tokens", {1}},
     {'p', "past tokens", {128, 64, 32, 16, 512, 8}},
+    {'a', "past and new tokens", {129, 128, 64, 32, 16, 1}},
     {'x', "pixels", {224, 320, 256, 512, 640, 48, 32, 64}},
     {'v', "voxels", {64, 32, 16, 96, 128}},
     {'c', "channels", {3, 1, 4}},
@@ -40,8 +41,8 @@ struct InputKind {
   enum class Types : std::uint8_t { kFloats, kPixels, kBytes, kIds, kAll };  // kPixels: floats and bytes
   std::string_view what;
   Types types;
-  // A sign for each axis: '?' open, 'd' 1, 3 or 4, 'c' these or open, '3' the number 3, '#' a number, '2' the number 2, '.' any. A '*' behind the last: it
-  // is for all further axes, too.
+  // A sign for each axis: '?' open, 'd' 1, 3 or 4, 'c' these or open, '3' the number 3, '#' a number, '2' the number 2, '.' any. A '*'
+  // behind the last: it is for all further axes, too.
   std::string_view dims;
   ReadAs read;
   std::string_view roles;  // AxisRole::sign; its last is for all further axes

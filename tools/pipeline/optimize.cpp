@@ -357,8 +357,7 @@ void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report
   if (higher <= attempt.limit()) return;
   double chosen = 0;
   visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown&, const Chosen& c) { chosen += c.selection.cost; });
-  if (const auto cost = attempt.cost_at(higher); cost && chosen > 0)
-    report.newer = {newer->version, report.cost_after * *cost / chosen};
+  if (const auto cost = attempt.cost_at(higher); cost && chosen > 0) report.newer = {newer->version, report.cost_after * *cost / chosen};
 }
 
 // Prices of what will run: of the model and of the result as they are, with nothing in mind that rules found out.
@@ -446,8 +445,8 @@ class AttemptVariants : public Variants {
       if (!loaded.ok()) return loaded.status();
       nodes = *std::move(loaded);
     }
-    const Task task{task_.rules,        task_.target,  nodes ? *nodes : task_.cost, task_.options, task_.evaluator, task_.own,
-                    task_.newest_opset, task_.sizes,   task_.seconds,               task_.wants_provenance, &variant};
+    const Task task{task_.rules, task_.target,  nodes ? *nodes : task_.cost, task_.options, task_.evaluator, task_.own, task_.newest_opset,
+                    task_.sizes, task_.seconds, task_.wants_provenance,      &variant};
     return attempt_.another(task, variant.own_opset ? model_.opset("") : attempt_.limit());
   }
 

@@ -112,12 +112,12 @@ struct OptimizeReport {
   };
   std::vector<Unwanted> unwanted;
   std::string cost_model, target;
-  SettledTarget settled;                           // how the target got its release
-  std::string cost_unit;                           // CostModel::unit()
-  std::optional<MeasuredBesideHere> cost_of;       // CostModel::measured_on()
-  AssumedSizes assumed_sizes;                      // of symbols, where the user gave no size
-  std::vector<CostPoint> cost_points;              // the sizes that he gave
-  Needs needs;                                     // what loads the result
+  SettledTarget settled;                      // how the target got its release
+  std::string cost_unit;                      // CostModel::unit()
+  std::optional<MeasuredBesideHere> cost_of;  // CostModel::measured_on()
+  AssumedSizes assumed_sizes;                 // of symbols, where the user gave no size
+  std::vector<CostPoint> cost_points;         // the sizes that he gave
+  Needs needs;                                // what loads the result
   // A newer release of the target's runtime, and what the result would cost for it.
   struct Newer {
     std::string release;

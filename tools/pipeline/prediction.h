@@ -34,7 +34,7 @@ Prediction prediction_of(const OptimizeReport& report);
 absl::StatusOr<AtLoad> predicted_price(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
                                        const AssumedSizes& assumed);
 
-std::string cost_text(double cost, std::string_view unit);                                        // "374 us"
+std::string cost_text(double cost, std::string_view unit);                                           // "374 us"
 std::pair<std::string, std::string> cost_texts(double before, double after, std::string_view unit);  // with one unit
 // "680 -> 374 us predicted (-38 to -52 %; ort-cpu; sizes assumed: batch=1, seq=128 (tokens), --cost-at sets them)".
 // `space`: within what belongs together in a line.

@@ -31,7 +31,8 @@ std::string sizes_line(const OptimizeReport& r) {
   const std::string weights = r.before.parameter_bytes == r.after.parameter_bytes
                                   ? human_bytes(r.after.parameter_bytes)
                                   : fmt::format("{} -> {}", human_bytes(r.before.parameter_bytes), human_bytes(r.after.parameter_bytes));
-  return fmt::format("{} -> {} operators   weights {}   {}", r.before.nodes, r.after.nodes, weights, predicted_text(prediction_of(r), kNoBreak));
+  return fmt::format("{} -> {} operators   weights {}   {}", r.before.nodes, r.after.nodes, weights,
+                     predicted_text(prediction_of(r), kNoBreak));
 }
 
 // Weights that are more by a tenth of the model, in words; else nothing.
