@@ -1,7 +1,6 @@
 // JSON from outside: nested no deeper than kMaxJsonDepth, as what copies and prints it recurses.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -12,9 +11,13 @@ namespace saturate {
 
 inline constexpr int kMaxJsonDepth = 64;
 
-// Comments are let through. An error says where and what, and names no file: "line 2, column 15: syntax error ...".
+// What is told of JSON that can't be read. `said`: what nlohmann's library says, "" of what is nested too deeply.
+absl::Status no_json(std::string_view text, std::string_view said, int first_line);
+
+// Comments are let through. An error says where and what, and names no file: "line 2, column 15: syntax error ...". `first_line`: the
+// number of the text's first line in its file.
 template <typename Json = nlohmann::json>
-absl::StatusOr<Json> read_json(std::string_view text) {
+absl::StatusOr<Json> read_json(std::string_view text, int first_line = 1) {
   bool too_deep = false;
   const auto keeps = [&](int depth, typename Json::parse_event_t, Json&) {
     too_deep = too_deep || depth > kMaxJsonDepth;
@@ -22,14 +25,10 @@ absl::StatusOr<Json> read_json(std::string_view text) {
   };
   try {
     Json out = Json::parse(text.begin(), text.end(), keeps, /*allow_exceptions=*/true, /*ignore_comments=*/true);
-    if (too_deep) return absl::InvalidArgumentError("it is nested more than " + std::to_string(kMaxJsonDepth) + " deep");
+    if (too_deep) return no_json(text, "", first_line);
     return out;
-  } catch (const nlohmann::json::parse_error& error) {  // "[json.exception.parse_error.101] parse error at line 2, column 15: ..."
-    const std::string said = error.what();
-    const std::size_t line = said.find("line ");
-    return absl::InvalidArgumentError(line == std::string::npos ? said : said.substr(line));
-  } catch (const nlohmann::json::exception& error) {  // a number out of range
-    return absl::InvalidArgumentError(error.what());
+  } catch (const nlohmann::json::exception& error) {
+    return no_json(text, error.what(), first_line);
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "egraph/read_json.h"
 #include "extract/price/op_sizes.h"
@@ -11,6 +10,7 @@
 #include "extract/target/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/model/wrong_usage.h"
 
 namespace saturate {
@@ -148,10 +148,11 @@ class WeightedCost : public CostModel {
 };
 
 absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
-  std::ifstream file(path);
-  if (!file)
+  const absl::StatusOr<std::string> bytes = read_data_file(path);
+  if (absl::IsNotFound(bytes.status()))
     return no_name_or_file(path, fmt::format("{}: no such cost model or file; {}", path, what_instead(path, builtin_cost_models())));
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!bytes.ok()) return bytes.status();
+  const std::string& text = *bytes;
   const auto read = read_json(text);
   if (!read.ok()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", path, std::string(read.status().message())));
   const nlohmann::json& json = *read;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "egraph/read_json.h"
+#include "extract/price/blocks.h"
 #include "extract/price/gaussian.h"
 #include "extract/price/op_features.h"
 #include "extract/price/time_fit.h"
@@ -254,6 +255,7 @@ double MeasuredTable::conv_with_summand_seconds(const OpUse& use, bool* estimate
 
 double MeasuredTable::seconds(const OpUse& use, bool* estimated) const {
   if (has_summand(use)) return conv_with_summand_seconds(use, estimated);
+  if (const double times = times_of_image(use); times > 1) return times * seconds(over_image(use), estimated);
   const std::string op = comparable_op(use.op);
   if (op == kGemm && groups_.contains(kGemmBias)) return gemm_seconds(use, estimated);
   const OpSizes s = sizes_of(use);

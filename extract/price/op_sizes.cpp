@@ -221,7 +221,9 @@ absl::StatusOr<TimedRows> read_timed_rows(const std::string& text, const std::st
   std::string line;
   for (std::size_t number = 1; std::getline(lines, line); ++number) {
     if (line.empty()) continue;
-    const auto row = read_json(line).value_or(nlohmann::json());
+    const auto read = read_json(line, static_cast<int>(number));
+    if (!read.ok()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", place, std::string(read.status().message())));
+    const nlohmann::json& row = *read;
     if (row.is_object() && row.contains("graph")) continue;
     if (row.is_object() && row.contains("machine")) {
       out.machine = row.dump();

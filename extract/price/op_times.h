@@ -21,6 +21,7 @@ class OpTimes {
   virtual double launch() const = 0;      // of an operator that does nothing
   virtual double dispatch() const;        // what an operator costs beside its kernel
   virtual std::optional<MeasuredOn> measured_on() const { return std::nullopt; }
+  virtual bool of_blocks() const { return false; }  // of a runtime that runs images in blocks of channels (blocks.h)
 };
 
 // "roofline" and "measured" with the constants of ort-cpu, a .jsonl file of measured times, a .json file of a roofline or a fit. Null where

@@ -4,10 +4,11 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <fstream>
-#include <sstream>
+#include <filesystem>
+#include <system_error>
 
 #include "extract/builtin_targets.h"
+#include "extract/price/blocks.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/kernels.h"
 #include "extract/target/target_json.h"
@@ -346,6 +347,16 @@ class TargetRefusals : public Refusals {
 
   bool takes_empty(const OpKey& key) const override { return target_.takes_empty(operator_name(key.domain, key.op_type)); }
 
+  bool prefers_images() const override { return target_.images_in_blocks; }
+  bool prefers_image(const OnnxEGraph& g, const ENode& node, Id id) const override {
+    const Facts &made = g.facts(id), &weights = g.facts(node.children[1]);
+    if (!prefers_images() || made.dtype != DType::kFloat || !weights.constant || !weights.shape) return false;
+    std::vector<std::int64_t> sizes;
+    for (const Dim d : *weights.shape) sizes.push_back(g.dims().value(d).value_or(0));
+    const Attribute* groups = find_attribute(g.key(node.op).attributes, "group");
+    return sizes.size() == 3 && runs_in_blocks({sizes[0], sizes[1], groups ? groups->i() : 1});
+  }
+
   bool of_any_operator() const override { return of_any_operator_; }
   bool counts_heads() const override { return counts_heads_; }
 
@@ -369,7 +380,8 @@ class TargetRefusals : public Refusals {
 }  // namespace
 
 std::shared_ptr<const Refusals> refusals_of(const Target& target, std::int64_t opset_limit) {
-  return target.limits.empty() && target.wishes.empty() ? nullptr : std::make_shared<TargetRefusals>(target, opset_limit);
+  return target.limits.empty() && target.wishes.empty() && !target.images_in_blocks ? nullptr
+                                                                                    : std::make_shared<TargetRefusals>(target, opset_limit);
 }
 
 std::int64_t Target::newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model, std::int64_t highest) const {
@@ -436,11 +448,11 @@ bool is_builtin(std::string_view name) {
 
 absl::StatusOr<Target> load_any_release(const std::string& name_or_path) {
   if (is_builtin(name_or_path)) return builtin_target(name_or_path);
-  std::ifstream file(name_or_path);
-  if (!file) return no_name_or_file(name_or_path, fmt::format("{}: no such target or file; {}", name_or_path, other_target(name_or_path)));
-  std::stringstream text;
-  text << file.rdbuf();
-  absl::StatusOr<Target> target = parse_target(text.str(), name_or_path);
+  const absl::StatusOr<std::string> text = read_data_file(name_or_path);
+  if (absl::IsNotFound(text.status()))
+    return no_name_or_file(name_or_path, fmt::format("{}: no such target or file; {}", name_or_path, other_target(name_or_path)));
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Target> target = parse_target(*text, name_or_path);
   if (!target.ok()) return target;
   if (const absl::Status s = find_cost_model(*target, name_or_path); !s.ok()) return s;
   return target;
@@ -459,7 +471,8 @@ void hold_to(Target& target, RuntimeRelease release) {
 }  // namespace
 
 GivenTarget split_release(const std::string& given) {
-  const std::size_t at = is_builtin(given) || std::ifstream(given) ? std::string::npos : given.rfind('@');
+  std::error_code ignored;
+  const std::size_t at = is_builtin(given) || std::filesystem::exists(given, ignored) ? std::string::npos : given.rfind('@');
   if (at == std::string::npos) return {given, ""};
   return {given.substr(0, at), given.substr(at + 1)};
 }

@@ -139,7 +139,8 @@ struct Target {
   std::map<std::string, std::map<int, Ranks>> index_ranks;  // "Op" -> inputs that hold indices, whose ranks these are in place of `limits`
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
-  bool fuses_at_load = false;  // its models are run by ONNX Runtime's CPU kernels, after the fusions of load_pattern.h
+  bool fuses_at_load = false;     // its models are run by ONNX Runtime's CPU kernels, after the fusions of load_pattern.h
+  bool images_in_blocks = false;  // it runs convolutions of images in blocks of channels (extract/price/blocks.h), those along one axis not
   std::vector<JoinedAtLoad> joins;
   WeightsQuantizedAtLoad quantizes_weights;
   bool keep_functions = false;            // functions of these operators stay functions, and the file holds them

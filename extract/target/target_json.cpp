@@ -302,13 +302,15 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     return read_runtime(value, t);
   else if (key == "fuses_at_load")
     t.fuses_at_load = value.get<bool>();
+  else if (key == "images_in_blocks")
+    t.images_in_blocks = value.get<bool>();
   else if (key == "quantizes_weights")
     t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
   else
     return bad(
         "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, keep_functions, standard, "
-        "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, fuses_at_load, node_units, "
-        "joins, quantizes_weights, runtime, assumes");
+        "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, fuses_at_load, "
+        "images_in_blocks, node_units, joins, quantizes_weights, runtime, assumes");
   return absl::OkStatus();
 }
 
@@ -532,6 +534,7 @@ std::string target_text(const Target& t) {
     for (const Attribute& a : u.kernel_attributes) out["node_units"].back()["kernel_attributes"][a.name] = a.i();
   }
   if (t.fuses_at_load) out["fuses_at_load"] = true;
+  if (t.images_in_blocks) out["images_in_blocks"] = true;
   out["joins"] = ordered_json::array();
   for (const JoinedAtLoad& j : t.joins)
     out["joins"].push_back({{"operator", j.op}, {"reader", j.reader}, {"becomes", j.becomes}, {"versions", j.versions}});

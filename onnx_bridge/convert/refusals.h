@@ -29,6 +29,9 @@ class Refusals {
   virtual bool by_place(const OpKey& key) const = 0;
   // Whether an operator is taken with sizes of 0.
   virtual bool takes_empty(const OpKey& key) const = 0;
+  // Whether an e-node of class `id`, which works along one axis of places, would run faster as one over images of one row.
+  virtual bool prefers_image(const OnnxEGraph&, const ENode&, Id) const { return false; }
+  virtual bool prefers_images() const { return false; }  // whether it says so of any operator
   // Whether it says anything of how many heads or matrices an operator works on at once.
   virtual bool counts_heads() const = 0;
 };

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <sstream>
 
 #include "absl/container/flat_hash_set.h"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
@@ -100,12 +100,9 @@ absl::Status RuleSet::load_text(std::string_view text, const std::string& name) 
 }
 
 absl::Status RuleSet::load_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf()))
-    if (!in || in.peek() != std::ifstream::traits_type::eof())
-      return absl::NotFoundError(fmt::format("{}: the rule file cannot be read; check the path", path));
-  return load_text(text.str(), path);
+  const absl::StatusOr<std::string> text = read_data_file(path);
+  if (absl::IsNotFound(text.status())) return absl::NotFoundError(fmt::format("{}: the rule file cannot be read; check the path", path));
+  return text.ok() ? load_text(*text, path) : text.status();
 }
 
 absl::Status RuleSet::add(NativeRule rule) {

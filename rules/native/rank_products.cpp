@@ -157,43 +157,17 @@ void matmul(const Operation& op, Unions& unions) {
 
 // ---- channels and places
 
-constexpr std::size_t kPlaces = 2;  // axes behind those of the batch and the channels
-
-Dims with_places(const Operation& op, const Dims& dims, std::size_t more) {
-  Dims out = dims;
-  out.insert(out.begin() + kPlaces, more, op.v.g.dims().constant(1));
-  return out;
-}
-
-// The operator's lists with an entry for each axis of places (of pads: two), for `more` of them in front.
-OpKey with_places(OpKey key, std::size_t more) {
-  for (const auto& [name, neutral] : {std::pair<const char*, std::int64_t>{"kernel_shape", 1},
-                                      {"strides", 1},
-                                      {"dilations", 1},
-                                      {"pads", 0},
-                                      {"output_padding", 0},
-                                      {"output_shape", 1}}) {
-    const Attribute* given = find_attribute(key.attributes, name);
-    if (given == nullptr || given->ints().empty()) continue;
-    std::vector<std::int64_t> list = given->ints();
-    if (std::string_view(name) == "pads") list.insert(list.begin() + std::ssize(list) / 2, more, neutral);
-    list.insert(list.begin(), more, neutral);
-    key = with_attribute(std::move(key), Attribute::of(name, std::move(list)));
-  }
-  return key;
-}
-
 void over_places(const Operation& op, Unions& unions) {
   const Dims* from = op.shape(0);
   if (!from || from->size() < kPlaces || std::ssize(*from) >= op.ranks.low) return;
   const Dims dims = *from;
   const std::size_t more = static_cast<std::size_t>(op.ranks.low) - dims.size();
   std::vector<Id> inputs = op.inputs;
-  inputs[0] = with_dims(op.v, inputs[0], with_places(op, dims, more));
+  inputs[0] = with_dims(op.v, inputs[0], with_places(op.v, dims, more));
   if (op.key.op_type == "Conv" || op.key.op_type == "ConvTranspose") {
     const Dims* weights = op.shape(1);
     if (!weights || weights->size() != dims.size()) return;
-    inputs[1] = with_dims(op.v, inputs[1], with_places(op, Dims(*weights), more));
+    inputs[1] = with_dims(op.v, inputs[1], with_places(op.v, Dims(*weights), more));
   }
   unite(op, op.v.g.add(with_places(op.key, more), inputs), unions);
 }

@@ -130,6 +130,29 @@ Dims padded(DimTable& table, const Dims& dims, std::size_t rank) {
   return out;
 }
 
+Dims with_places(const Views& v, const Dims& dims, std::size_t more) {
+  Dims out = dims;
+  out.insert(out.begin() + kPlaces, more, v.g.dims().constant(1));
+  return out;
+}
+
+OpKey with_places(OpKey key, std::size_t more) {
+  for (const auto& [name, neutral] : {std::pair<const char*, std::int64_t>{"kernel_shape", 1},
+                                      {"strides", 1},
+                                      {"dilations", 1},
+                                      {"pads", 0},
+                                      {"output_padding", 0},
+                                      {"output_shape", 1}}) {
+    const Attribute* given = find_attribute(key.attributes, name);
+    if (given == nullptr || given->ints().empty()) continue;
+    std::vector<std::int64_t> list = given->ints();
+    if (std::string_view(name) == "pads") list.insert(list.begin() + std::ssize(list) / 2, more, neutral);
+    list.insert(list.begin(), more, neutral);
+    key = with_attribute(std::move(key), Attribute::of(name, std::move(list)));
+  }
+  return key;
+}
+
 ViewRule regrouping(std::string name, std::string doc, Effect effect, std::vector<Taken> taken, MakeRegrouped make) {
   ViewRule rule{std::move(name), std::move(doc), effect, nullptr, nullptr};
   rule.patterns = [taken = std::move(taken)](OnnxEGraph& g) {

@@ -76,6 +76,12 @@ OpKey with_attribute(OpKey key, Attribute a);
 // Dims behind as many of size 1 as make `rank` of them.
 Dims padded(DimTable& table, const Dims& dims, std::size_t rank);
 
+// Of an operator over channels and places: its dims, and its lists with an entry for each axis of places (of pads: two), with `more` axes
+// of size 1 in front of the places.
+inline constexpr std::size_t kPlaces = 2;  // axes behind those of the batch and the channels
+Dims with_places(const Views& v, const Dims& dims, std::size_t more);
+OpKey with_places(OpKey key, std::size_t more);
+
 // The rule `name`: on each operator of these that the target refuses for its rank, what `make` makes of it.
 using MakeRegrouped = void (*)(const Operation& op, Unions& unions);
 struct Taken {

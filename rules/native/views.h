@@ -25,6 +25,7 @@ std::vector<NativeRule> native_transpose_rules();       // transposes.cpp: Resha
 std::vector<NativeRule> native_product_rules();         // products.cpp: Reshapes of batched products and Softmax
 std::vector<NativeRule> native_rank_rules();            // rank.cpp: operators at a rank that the target takes
 std::vector<NativeRule> native_rank_product_rules();    // rank_products.cpp: the same of Transpose, products, and what has channels
+std::vector<NativeRule> native_image_rules();           // images.cpp: operators along one axis of places as those over images
 std::vector<NativeRule> native_einsum_rules();          // einsum.cpp
 std::vector<NativeRule> native_rope_rules();            // rope.cpp: parts of the last axis, and the rotary embedding spelled with them
 std::vector<NativeRule> native_mask_rules();            // masks.cpp

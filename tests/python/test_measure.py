@@ -165,7 +165,7 @@ def test_data_beside_the_model_comes_along(tmp_path):
         (("--measure", "1"), 5, "--onnxruntime PATH"),
         (("--measure", "1", "--onnxruntime", "no/such"), 1, "no shared library of ONNX Runtime"),
         (("--measure", "1", "--measured", "no/such/a.jsonl", *THERE), 1, "no/such"),
-        (("--measure", "1", "--measured", "broken.jsonl", *THERE), 1, "broken.jsonl:2: "),
+        (("--measure", "1", "--measured", "broken.jsonl", *THERE), 1, "broken.jsonl: not JSON: line 2, "),
         (("--measure", "1", "--measured", "other.jsonl", *THERE), 1, "other.jsonl:1: "),
         (("--measure", "1", "--measured", "m.onnx", *THERE), 2, "m.onnx"),
         (("--measure", "1", "--measured", "o.onnx", *THERE), 2, "o.onnx"),

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "onnx_bridge/file/data_file.h"
 #include "tools/io/files.h"
 
 namespace saturate {
@@ -60,12 +61,12 @@ TEST_F(NpzTest, SameTensorsSameBytes) {
   const NamedTensors tensors{{"x", floats({2}, {1, 2})}};
   ASSERT_TRUE(save_npz(tensors, path("a.npz")).ok());
   ASSERT_TRUE(save_npz(tensors, path("b.npz")).ok());
-  EXPECT_EQ(*read_file(path("a.npz")), *read_file(path("b.npz")));
+  EXPECT_EQ(*read_data_file(path("a.npz")), *read_data_file(path("b.npz")));
 }
 
 TEST_F(NpzTest, DamageIsSeen) {
   ASSERT_TRUE(save_npz({{"x", floats({4}, {1, 2, 3, 4})}}, path("x.npz")).ok());
-  const std::string good = *read_file(path("x.npz"));
+  const std::string good = *read_data_file(path("x.npz"));
   for (std::size_t cut = 0; cut < good.size(); cut += 7) {
     ASSERT_TRUE(write_file(path("cut.npz"), good.substr(0, cut)).ok());
     EXPECT_FALSE(load_npz(path("cut.npz")).ok()) << cut;
@@ -80,7 +81,7 @@ TEST_F(NpzTest, NothingCountsTwice) {
   ASSERT_TRUE(save_npz({{"x", floats({4}, {1, 2, 3, 4})}, {"y", floats({4}, {1, 2, 3, 4})}}, path("x.npz")).ok());
   EXPECT_TRUE(load_npz(path("x.npz"), 400).ok());
   EXPECT_FALSE(load_npz(path("x.npz"), 200).ok()) << "each is smaller, both together are not";
-  std::string bytes = *read_file(path("x.npz"));
+  std::string bytes = *read_data_file(path("x.npz"));
   const std::size_t second = bytes.rfind("y.npy");  // in the directory; its place in the file stands last in the field behind it
   for (std::size_t i = 0; i < 8; ++i) bytes[second + 5 + 4 + 16 + i] = 0;
   ASSERT_TRUE(write_file(path("twice.npz"), bytes).ok());

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "fmt/format.h"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"
-#include "tools/io/files.h"
 #include "tools/pipeline/graph_stats.h"
 #include "tools/pipeline/pipeline.h"
 #include "tools/pipeline/target_check.h"
@@ -70,7 +70,7 @@ void take_line(const std::string& word, const std::string& rest, RewriteCase& c)
 
 std::vector<RewriteCase> cases_of(const std::filesystem::path& file) {
   std::vector<RewriteCase> out;
-  const absl::StatusOr<std::string> text = read_file(file.string());
+  const absl::StatusOr<std::string> text = read_data_file(file.string());
   if (!text.ok()) return out;
   std::istringstream in(*text);
   std::string header;

@@ -15,6 +15,7 @@
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/output_file.h"
 #include "onnx_bridge/model/wrong_usage.h"
@@ -60,7 +61,7 @@ int fail(const absl::Status& status, std::string_view place, std::string_view ad
 
 absl::StatusOr<Model> load_given(const std::string& path) {
   if (path != kPipe) return load_model(path);
-  const absl::StatusOr<std::string> bytes = read_all(STDIN_FILENO, "standard input");
+  const absl::StatusOr<std::string> bytes = read_all(STDIN_FILENO, "standard input", kMostNamedData);
   return bytes.ok() ? parse_model(*bytes, ".") : bytes.status();
 }
 
@@ -280,7 +281,7 @@ absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model, 
 absl::StatusOr<std::vector<PassCall>> load_passes(const std::vector<std::string>& files) {
   std::vector<PassCall> all;
   for (const std::string& file : files) {
-    const absl::StatusOr<std::string> text = read_file(file);
+    const absl::StatusOr<std::string> text = read_data_file(file);
     if (!text.ok()) return text.status();
     absl::StatusOr<std::vector<PassCall>> steps = parse_steps(*text);
     if (!steps.ok()) return absl::Status(steps.status().code(), fmt::format("{}: {}", file, std::string(steps.status().message())));

@@ -15,6 +15,7 @@
 #include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/cost_gather.h"
@@ -80,7 +81,7 @@ int gather(const CostArgs& args) {
 absl::StatusOr<TimedRows> read_rows(const std::vector<std::string>& paths) {
   TimedRows all;
   for (const std::string& path : paths) {
-    absl::StatusOr<std::string> text = read_file(path);
+    absl::StatusOr<std::string> text = read_data_file(path, kMostNamedData);
     if (!text.ok()) return text.status();
     absl::StatusOr<TimedRows> rows = read_timed_rows(*text, path);
     if (!rows.ok()) return rows;
@@ -129,13 +130,15 @@ absl::StatusOr<std::vector<NpuFigure>> read_figures(const CostArgs& args) {
   std::vector<NpuFigure> out;
   std::map<std::string, std::vector<OpUse>> known;
   for (const std::string& path : args.inputs) {
-    absl::StatusOr<std::string> text = read_file(path);
+    absl::StatusOr<std::string> text = read_data_file(path, kMostNamedData);
     if (!text.ok()) return text.status();
     std::istringstream lines(*text);
     std::string line;
     for (std::size_t number = 1; std::getline(lines, line); ++number) {
       if (line.empty()) continue;
-      const json row = read_json(line).value_or(json());
+      const absl::StatusOr<json> read = read_json(line, static_cast<int>(number));
+      if (!read.ok()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", path, std::string(read.status().message())));
+      const json& row = *read;
       if (!row.is_object() || !row.contains("graph") || !row["graph"].is_string() || !row.contains("seconds") ||
           !row["seconds"].is_number())
         return absl::InvalidArgumentError(fmt::format("{}:{}: wanted {{\"graph\": path, \"seconds\": number}}", path, number));
@@ -217,14 +220,18 @@ struct Graphs {
 absl::StatusOr<Graphs> read_graphs(const CostArgs& args, const Setup& setup) {
   Graphs out;
   for (const std::string& path : args.inputs) {
-    absl::StatusOr<std::string> text = read_file(path);
+    absl::StatusOr<std::string> text = read_data_file(path, kMostNamedData);
     if (!text.ok()) return text.status();
     std::size_t number = 0, at = 0;
     while (at < text->size()) {
       const std::size_t end = std::min(text->find('\n', at), text->size());
-      const json row = read_json(std::string_view(*text).substr(at, end - at)).value_or(json());
+      const std::string_view line = std::string_view(*text).substr(at, end - at);
       at = end + 1;
       ++number;
+      if (line.empty()) continue;
+      const absl::StatusOr<json> read = read_json(line, static_cast<int>(number));
+      if (!read.ok()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", path, std::string(read.status().message())));
+      const json& row = *read;
       if (row.is_object() && !row.contains("graph")) continue;
       if (!row.is_object() || !row["graph"].is_string() || !row.contains("seconds") || !row["seconds"].is_number())
         return absl::InvalidArgumentError(fmt::format("{}:{}: wanted {{\"graph\": path, \"seconds\": number}}", path, number));

@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/save_files.h"
 #include "onnx_bridge/model/wrong_usage.h"
@@ -82,7 +83,7 @@ bool is_file_itself(const OptimizeArgs& args, const PipelineResult& result) {
 
 RunEnd write_as_it_came(const OptimizeArgs& args) {
   if (same_place(args.input, args.output)) return {};
-  const absl::StatusOr<std::string> bytes = read_file(args.input);
+  const absl::StatusOr<std::string> bytes = read_data_file(args.input, kMostNamedData);
   if (!bytes.ok()) return failed(bytes.status(), args.input);
   SaveOptions options;
   options.cancel = args.common.cancel;

@@ -14,6 +14,7 @@
 #include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/external_data.h"
 #include "onnx_bridge/file/output_file.h"
 #include "onnx_bridge/file/save_files.h"
@@ -225,7 +226,7 @@ absl::Status save_repro(const OptimizeArgs& args, const Model& model, const Setu
 
 absl::Status end_repro(const std::string& folder, int exit_status, const std::string& message) {
   const std::string path = folder + "/repro.json";
-  const absl::StatusOr<std::string> text = read_file(path);
+  const absl::StatusOr<std::string> text = read_data_file(path, kMostNamedData);
   if (!text.ok()) return text.status();
   ordered_json told = read_json<ordered_json>(*text).value_or(ordered_json());
   if (!told.is_object()) return repro_error(path, "was changed while the run went on", "leave it alone until the end");

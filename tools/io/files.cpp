@@ -1,7 +1,6 @@
 #include "tools/io/files.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,36 +17,7 @@ absl::Status failed(const std::string& path, const char* what, const char* advic
   return absl::InvalidArgumentError(fmt::format("{}: {}: {}; {}", path, what, std::strerror(errno), advice));
 }
 
-absl::Status append_all(int fd, const std::string& name, std::string& bytes) {
-  char buffer[1 << 16];
-  ssize_t got = 0;
-  while ((got = read(fd, buffer, sizeof buffer)) != 0) {
-    if (got > 0) bytes.append(buffer, static_cast<std::size_t>(got));
-    if (got < 0 && errno != EINTR) return failed(name, "can't be read", "check that it is a file");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
-
-absl::StatusOr<std::string> read_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return failed(path, "can't be opened", "check the path");
-  std::string bytes;
-  struct stat info {};
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) bytes.reserve(static_cast<std::size_t>(info.st_size));
-  const absl::Status status = append_all(fd, path, bytes);
-  close(fd);
-  if (!status.ok()) return status;
-  return bytes;
-}
-
-absl::StatusOr<std::string> read_all(int fd, const std::string& name) {
-  std::string bytes;
-  const absl::Status status = append_all(fd, name, bytes);
-  if (!status.ok()) return status;
-  return bytes;
-}
 
 absl::Status check_writable(const std::string& path, Into into) {
   if (into == Into::kAnything && is_stream(path)) return absl::OkStatus();

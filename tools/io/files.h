@@ -1,4 +1,4 @@
-// Whole small files in and out.
+// Whole files out (onnx_bridge/file/data_file.h has those that come in).
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 namespace saturate {
 
-// Errors begin with the path and say what to do.
-absl::StatusOr<std::string> read_file(const std::string& path);
-// The rest of an open file or pipe. `name`: for errors.
-absl::StatusOr<std::string> read_all(int fd, const std::string& name);
 enum class Into : std::uint8_t { kFile, kAnything };  // kAnything: also into a device, a pipe or /dev/stdout
 // Whether a file could be written to `path` now, as far as can be seen without writing: asked before long work.
 absl::Status check_writable(const std::string& path, Into into = Into::kFile);

@@ -258,8 +258,8 @@ void put_end(std::string& out, std::uint64_t count, std::uint64_t offset, std::u
 
 }  // namespace
 
-absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes, const AdmitArray& admit) {
-  absl::StatusOr<std::string> file = read_file(path);
+absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes, const AdmitArray& admit, Pipes pipes) {
+  absl::StatusOr<std::string> file = read_data_file(path, machine_memory(), pipes);
   if (!file.ok()) return file.status();
   absl::StatusOr<std::vector<ZipMember>> members = directory(*file, path);
   if (!members.ok()) return members.status();

@@ -531,8 +531,10 @@ class Child {
   std::minstd_rand random_;  // of the order of turns
 };
 
-// No core file, no file at all unless FileInMemory allows one, few open ones; and an end where the parent ends.
+// No core file, no file at all unless FileInMemory allows one, few open ones; and an end where the parent ends. From 1.30 on ONNX Runtime
+// tells its makers what it runs, over the network and by way of a file in the user's cache, unless this variable is set when it is loaded.
 void take_limits() {
+  ::setenv("ORT_DISABLE_TELEMETRY", "1", 1);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto limit = [](auto what, rlim_t now, rlim_t most) {
     const rlimit both{now, most};

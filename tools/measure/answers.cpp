@@ -10,6 +10,7 @@
 
 #include "egraph/read_json.h"
 #include "fmt/format.h"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/output_file.h"
 #include "tools/io/files.h"
 
@@ -18,9 +19,9 @@ namespace {
 
 using nlohmann::json;
 
-bool is_answer(const absl::StatusOr<json>& line) {
-  return line.ok() && line->is_object() && line->contains("question") && (*line)["question"].is_object() && line->contains("answer") &&
-         (*line)["answer"].is_object();
+bool is_answer(const json& line) {
+  return line.is_object() && line.contains("question") && line["question"].is_object() && line.contains("answer") &&
+         line["answer"].is_object();
 }
 
 }  // namespace
@@ -32,15 +33,18 @@ absl::StatusOr<std::shared_ptr<Answers>> Answers::open(const std::string& path) 
   if (absl::Status s = check_writable(path); !s.ok()) return s;
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return out;
-  const absl::StatusOr<std::string> text = read_file(path);
+  const absl::StatusOr<std::string> text = read_data_file(path, kMostNamedData);
   if (!text.ok()) return text.status();
   std::string_view left = *text;
   for (int number = 1; !left.empty(); ++number) {
     const std::string_view line = left.substr(0, left.find('\n'));
     left.remove_prefix(std::min(left.size(), line.size() + 1));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const absl::StatusOr<json> read = read_json(std::string(line));
-    if (!is_answer(read))
+    const absl::StatusOr<json> read = read_json(line, number);
+    if (!read.ok())
+      return absl::InvalidArgumentError(
+          fmt::format("{}: not JSON: {}; name another file, or remove the line", path, std::string(read.status().message())));
+    if (!is_answer(*read))
       return absl::InvalidArgumentError(
           fmt::format("{}:{}: no line that --measured wrote; name another file, or remove the line", path, number));
     out->answers_.try_emplace((*read)["question"].dump(), (*read)["answer"]);

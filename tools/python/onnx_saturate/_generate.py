@@ -11,6 +11,7 @@ from typing import Any, Union
 import numpy as np
 
 from . import _convert, _core
+from ._data_files import json_of, read_text
 from ._errors import Error, OptionError, UnsupportedError
 from ._values import numpy_dtype, to_core
 
@@ -125,7 +126,7 @@ def start_token(model: str) -> int:
         path = Path(model).parent / name
         if path.is_file():
             try:
-                token = json.loads(path.read_text(encoding="utf-8")).get("decoder_start_token_id")
+                token = json_of(read_text(path)).get("decoder_start_token_id")
             except (ValueError, AttributeError) as error:
                 raise Error(f"{path}: is no configuration of a model: {error}") from error
             if isinstance(token, int):

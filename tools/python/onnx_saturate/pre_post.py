@@ -15,13 +15,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import onnx
 from onnx import helper, shape_inference, version_converter
 
 from . import _convert
+from ._data_files import json_of, read_text
 from ._errors import Error, OptionError
 from ._steps import EXTENSIONS, KINDS, REQUIRED, Body, Dim, Kind, Value
 from ._values import _NUMBERS
@@ -69,14 +69,11 @@ def _refuse(place: str, field: str, value: object, allowed: str) -> OptionError:
 
 def read_config(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     """A JSON file, which may have comments and commas in front of closing brackets, as Olive's documents write it."""
-    try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Error(f"{os.fspath(path)}: can't be read: {getattr(error, 'strerror', None) or error}") from None
+    text = read_text(path)
     kept = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*', lambda m: m[1] or "", text)
     kept = re.sub(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', lambda m: m[1] or "", kept)
     try:
-        config = json.loads(kept)
+        config = json_of(kept)
     except ValueError as error:
         raise Error(f"{os.fspath(path)}: is no JSON: {error}") from None
     if not isinstance(config, dict):

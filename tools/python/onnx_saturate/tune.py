@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from . import _convert
+from ._data_files import json_of
 from ._errors import Error, OptionError
 from ._tune_ort import LEVELS, Deadline, OrtLab, checked, drawn, make_session, one_line, read, runtime, session_options, source_of
 from ._tune_search import Change, Found, OutOfTime, Refused, Search, Settings, Trial
@@ -317,7 +318,7 @@ def _provider(text: str) -> Provider:
     if not equals:
         return name
     try:
-        given = json.loads(options)
+        given = json_of(options)
     except ValueError:
         given = None
     if not isinstance(given, dict):

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""What ONNX Runtime's CPU provider gains where convolutions along one axis are written as those of images of one row.
+
+    python bench/rows_as_images.py kernels                   # each shape's kernel in both layouts, and how far off extract/price/blocks.cpp is
+    python bench/rows_as_images.py models SATURATE [--models 80] [--seed 0]   # random small networks, the original beside the result of `saturate`
+
+One thread, processor time, in turns. `kernels` is what the constants of extract/price/blocks.cpp were fitted to.
+"""
+import argparse
+import math
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import gather_ort
+from ort_grid import NCHWC, Case
+
+PASSES = 3
+
+
+def shapes():
+    """(channels, filters, places, width, stride, dilation, groups)"""
+    for channels, filters, places in ((16, 16, 2000), (32, 64, 1000), (64, 64, 500), (128, 128, 300), (256, 256, 100), (512, 512, 50), (80, 512, 300), (16, 16, 64), (64, 128, 20), (128, 64, 4)):
+        for width, stride, dilation in ((1, 1, 1), (3, 1, 1), (5, 1, 1), (9, 1, 1), (3, 2, 1), (5, 2, 1), (3, 1, 4), (1, 2, 1)):
+            yield channels, filters, places, width, stride, dilation, 1
+    for channels, places in ((32, 1000), (64, 300), (256, 256), (512, 50), (128, 20)):
+        for width, stride, dilation in ((3, 1, 1), (5, 1, 1), (7, 1, 1), (31, 1, 1), (3, 2, 1), (3, 1, 4)):
+            yield channels, channels, places, width, stride, dilation, channels
+    for channels, places, stride in ((8, 1500, 1), (64, 500, 1), (128, 128, 1), (256, 100, 1), (64, 500, 2), (256, 100, 2)):
+        yield channels, channels, places, 1, stride, 1, channels
+    for channels, places, width, stride in ((1, 16000, 9, 4), (1, 16000, 256, 64), (1, 8000, 80, 16), (2, 4000, 7, 2), (4, 1000, 3, 1), (1, 400, 256, 64)):
+        yield channels, 64, places, width, stride, 1, 1
+
+
+def in_both_layouts(channels, filters, places, width, stride, dilation, groups):
+    before = (width - 1) * dilation // 2
+    behind = (width - 1) * dilation - before
+    row = Case("Conv", [(1, channels, places), (filters, channels // groups, width), (filters,)], {"pads": [before, behind], "strides": [stride], "dilations": [dilation], "group": groups}, weights=(1, 2))
+    attrs = {"pads": [0, before, 0, behind], "strides": [1, stride], "dilations": [1, dilation], "group": groups}
+    return row, Case("Conv", [(1, channels, 1, places), (filters, channels // groups, 1, width), (filters,)], attrs, weights=(1, 2), domain=NCHWC)
+
+
+def told(shape):
+    """As extract/price/blocks.cpp has it."""
+    _, filters, places, width, stride, _, groups = shape
+    made = max(1, places // stride)
+    if groups > 1:
+        return (3.9 + 180 / max(made, 20)) * (1.5 if stride > 1 else 1) * (0.5 if width == 1 else 1)
+    return (1 + 11 / max(filters, 16) + 4 / max(made, 4)) * (1.2 if stride > 1 else 1)
+
+
+def kernels():
+    off = {}
+    print(f"{'channels, filters, places, width, stride, dilation, groups':58s} {'row':>10s} {'image':>10s}  {'row / image':>11s}  told")
+    for shape in shapes():
+        times = [gather_ort.seconds_in_turns(list(in_both_layouts(*shape)), 1, 0.08) for _ in range(PASSES)]
+        ratio = statistics.median(a / b for a, b in times)
+        row, image = (statistics.median(t[i] for t in times) * 1e6 for i in range(2))
+        print(f"{str(shape):58s} {row:7.1f} us {image:7.1f} us  {ratio:11.2f}  {told(shape):.2f}", flush=True)
+        off.setdefault("of a channel alone" if shape[6] > 1 else "others", []).append(math.log(told(shape) / ratio))
+    for name, errors in off.items():
+        print(f"{name}: {len(errors)} shapes, off by {math.sqrt(statistics.fmean(e * e for e in errors)):.2f} (root mean square of the logarithm)")
+
+
+def network(rng, values):
+    """A few convolutions along one axis, with what stands behind such."""
+    channels = shape_channels = rng.choice([1, 3, 8, 16, 40, 64, 80])
+    shape = [rng.choice([1, 1, 4]), shape_channels, rng.choice([30, 100, 400, 1500])]
+    nodes, weights, last = [], [], "x"
+
+    def add(op, inputs, **attributes):
+        nonlocal last
+        nodes.append(helper.make_node(op, inputs, [f"v{len(nodes)}"], **attributes))
+        last = nodes[-1].output[0]
+        return last
+
+    def weight(value):
+        weights.append(numpy_helper.from_array(value.astype(np.float32), f"w{len(weights)}"))
+        return weights[-1].name
+
+    for _ in range(rng.randint(1, 6)):
+        width, alone = rng.choice([1, 3, 5, 9]), rng.random() < 0.25 and channels >= 8
+        filters, groups = (channels, channels) if alone else (rng.choice([8, 16, 24, 64, 100, 128]), 1)
+        w = weight(values.standard_normal((filters, channels // groups, width)) * 0.2)
+        y = add("Conv", [last, w], group=groups, pads=[width // 2] * 2, strides=[rng.choice([1, 1, 1, 2])], kernel_shape=[width])
+        channels, kind = filters, rng.choice(["Relu", "Relu", "Gelu", "Tanh", "swish", "sum", "norm", "none"])
+        if kind in ("Relu", "Gelu", "Tanh"):
+            add(kind, [y])
+        elif kind == "swish":
+            add("Mul", [y, add("Sigmoid", [y])])
+        elif kind == "sum":
+            add("Add", [y, add("Relu", [y])])
+        elif kind == "norm":
+            add("Transpose", [add("LayerNormalization", [add("Transpose", [y], perm=[0, 2, 1]), weight(np.ones(channels))])], perm=[0, 2, 1])
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, shape)], [value(last, TensorProto.FLOAT, None)], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), {"x": values.standard_normal(shape).astype(np.float32)}
+
+
+def ratio_of(before, after, feeds):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    sessions = [onnxruntime.InferenceSession(str(p), options, providers=["CPUExecutionProvider"]) for p in (before, after)]
+    first, second = (s.run(None, feeds)[0] for s in sessions)
+    np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(first).max())))
+    begin = time.thread_time()
+    sessions[0].run(None, feeds)
+    turns, ratios = max(1, int(0.004 / max(time.thread_time() - begin, 1e-6))), []
+    for k in range(24):
+        spent = [0.0, 0.0]
+        for i in (0, 1) if k % 2 else (1, 0):
+            begin = time.thread_time()
+            for _ in range(turns):
+                sessions[i].run(None, feeds)
+            spent[i] = time.thread_time() - begin
+        ratios.append(spent[1] / spent[0])
+    return statistics.quantiles(ratios[3:], n=4)
+
+
+def models(args):
+    made, left = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = (pathlib.Path(folder) / name for name in ("m.onnx", "o.onnx"))
+        for seed in range(args.seed, args.seed + args.models):
+            model, feeds = network(random.Random(seed), np.random.default_rng(seed))
+            onnx.save(model, before)
+            subprocess.run([args.saturate, before, "-o", after, "--force", "--no-verify", "-q", "--target", "ort-cpu@1.31"], check=True)
+            weights = {i.name for i in onnx.load(after).graph.initializer if len(i.dims) == 4}
+            lifted = sum(n.op_type.endswith("Conv") and n.input[1] in weights for n in onnx.load(after).graph.node)
+            if not lifted:
+                left += 1
+                continue
+            low, middle, high = ratio_of(before, after, feeds)
+            made.append(middle)
+            print(f"{seed:4d}  {lifted} of {sum(n.op_type == 'Conv' for n in model.graph.node)} as images  {middle:.3f} [{low:.3f}, {high:.3f}]", flush=True)
+    print(f"{len(made)} of {args.models} networks have images; time with them: geomean {statistics.geometric_mean(made):.3f}, most {max(made):.3f}; {left} stayed")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("kernels")
+    of_models = commands.add_parser("models")
+    of_models.add_argument("saturate")
+    of_models.add_argument("--models", type=int, default=80)
+    of_models.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    return models(args) if args.command == "models" else kernels()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
