@@ -4,8 +4,9 @@
 usage: readme_tables.py [DOCUMENT...] [--what screen,coverage,first_result] [--write] --saturate BINARY [--zoo FOLDER --coverage-tool FILE]
 
 A comment on a line before a block says how it is measured: <!-- measured: KIND -->
-  screen        a block of code: the lines after `$ COMMAND` are what the command prints, but for the time that a run took and the last bits of
-                its numbers. `bart.onnx` is tests/data/bart_encoder.onnx. SATURATE_ONNXRUNTIME says by what it is verified, too.
+  screen        a block of code: the lines after `$ COMMAND` are what the command prints on a wide terminal, but for the time that a run took, the
+                last bits of its numbers, and this machine's processor. It may leave out the last rows. `bart.onnx` is
+                tests/data/bart_encoder.onnx. SATURATE_ONNXRUNTIME says by what it is verified, too.
   coverage      a table: each row with a command in its first cell is run over the models of --zoo by --coverage-tool. Whole columns are
                 compared: shares as they are rounded there, and how many of the models came out wrong.
   first_result  a table of medians with their smallest and largest; `bench/first_result.py` is run with the command above the table
@@ -15,27 +16,29 @@ A comment on a line before a block says how it is measured: <!-- measured: KIND 
 """
 import argparse
 import difflib
+import fcntl
 import functools
 import os
 import pathlib
+import pty
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "docs/compare.md")
 MARK = re.compile(r"<!-- measured: (\w+) -->\n+")
 COLUMNS = ("attn", "norms", "gelu", "silu", "rope")
-# What a run or a machine tells, not the model: the time of the run, the last bits of its numbers, the processor, and where ONNX Runtime was found.
-VARIES = (
-    (r"(difference\s+)[\d.e-]+(\s+of\s+)[\d.e-]+(,\s+allowed\s+)[\d.e-]+", r"\1SMALL\2SMALL\3SMALL"),
-    (r"   [\d.]+ (?:us|ms|s)$", "   TIME"),
-    (r";\s+this\s+machine\s+is\s+another:[^\n]*(?:\n {4,}[^\n]*)*", ""),
-    (r"as\s+SATURATE_ONNXRUNTIME\s+names\s+it", "installed here"),
-)
+# What a run tells, not the model: its time, and the last bits of its numbers.
+VARIES = ((r"(difference )[\d.e-]+( of )[\d.e-]+(, allowed )[\d.e-]+", r"\1SMALL\2SMALL\3SMALL"), (r"   [\d.]+ (?:us|ms|s)$", "   TIME"))
+# What the machine tells, which a document leaves out: its processor, and where ONNX Runtime was found.
+OF_MACHINE = ((r"; this machine is another:.*", ""), (r"as SATURATE_ONNXRUNTIME names it", "installed here"))
+COLUMNS_OF_TERMINAL = 200
 
 
 def blocks(text):
@@ -50,11 +53,32 @@ def blocks(text):
         yield mark[1], start, start + sum(map(len, lines[:size]))
 
 
-def words(text):
-    """However lines are broken; what a run or a processor tells counts for nothing."""
-    for pattern, word in VARIES:
+def replaced(text, patterns):
+    for pattern, word in patterns:
         text = re.sub(pattern, word, text, flags=re.M)
-    return text.split()
+    return text
+
+
+def on_wide_terminal(words, folder):
+    """What a command prints there."""
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS_OF_TERMINAL, 0, 0))
+    running = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, env={**os.environ, "NO_COLOR": "1"})
+    os.close(writer)
+    printed = b""
+    while True:
+        try:
+            part = os.read(reader, 1 << 16)
+        except OSError:  # as a terminal ends
+            break
+        if not part:
+            break
+        printed += part
+    os.close(reader)
+    said = running.communicate()[1].decode()
+    if running.returncode:
+        raise SystemExit(f"readme_tables.py: error: {shlex.join(map(str, words))}: {said[-400:]}")
+    return printed.decode().replace("\r\n", "\n")
 
 
 def screen(block, args):
@@ -64,15 +88,12 @@ def screen(block, args):
         raise SystemExit(f"readme_tables.py: error: {command!r} is no command of saturate")
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(ROOT / "tests/data/bart_encoder.onnx", pathlib.Path(folder) / "bart.onnx")
-        done = subprocess.run([os.path.abspath(args.saturate), *shlex.split(command)[2:]], cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"readme_tables.py: error: {command}: {done.stderr}")
-    printed = done.stdout.splitlines()
+        printed = on_wide_terminal([os.path.abspath(args.saturate), *shlex.split(command)[2:]], folder)
+    new = replaced(printed, OF_MACHINE).rstrip("\n").splitlines()
     last = shown[-1].split()[0] if shown else ""
-    starts = [i for i, line in enumerate(printed) if re.match(r"(?:  )?\S", line)]
-    ends = [i for i in starts if i > next((i for i in starts if printed[i].split()[0] == last), len(printed))]
-    new = printed[: ends[0]] if ends else printed
-    if words("\n".join(shown)) == words("\n".join(new)):
+    ends = [i for i, line in enumerate(new, 1) if line.split()[:1] == [last]]
+    new = new[: ends[-1]] if ends else new
+    if replaced("\n".join(shown), VARIES) == replaced("\n".join(new), VARIES):
         return block, []
     differs = difflib.unified_diff(shown, new, "shown", "printed", lineterm="", n=0)
     return "\n".join([head, command, *new, tail]) + "\n", list(differs)
