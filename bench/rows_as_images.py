@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What ONNX Runtime's CPU provider gains where convolutions along one axis are written as those of images of one row.
 
-    python bench/rows_as_images.py kernels                   # each shape's kernel in both layouts, and how far off extract/price/blocks.cpp is
+    python bench/rows_as_images.py kernels SATURATE   # each shape's kernel in both layouts, and how far off the prices of `saturate` are
     python bench/rows_as_images.py models SATURATE [--models 80] [--seed 0]   # random small networks, the original beside the result of `saturate`
 
 One thread, processor time, in turns. `kernels` is what the constants of extract/price/blocks.cpp were fitted to.
 """
 import argparse
+import json
 import math
 import pathlib
 import random
@@ -48,32 +49,39 @@ def in_both_layouts(channels, filters, places, width, stride, dilation, groups):
     return row, Case("Conv", [(1, channels, 1, places), (filters, channels // groups, 1, width), (filters,)], attrs, weights=(1, 2), domain=NCHWC)
 
 
-def told(shape):
-    """As extract/price/blocks.cpp has it."""
-    _, filters, places, width, stride, _, groups = shape
-    made = max(1, places // stride)
-    if groups > 1:
-        return (3.9 + 180 / max(made, 20)) * (1.5 if stride > 1 else 1) * (0.5 if width == 1 else 1)
-    return (1 + 11 / max(filters, 16) + 4 / max(made, 4)) * (1.2 if stride > 1 else 1)
+def told(saturate, timed):
+    """The ratio of each pair's prices. `timed`: pairs of cases with their seconds."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = pathlib.Path(folder) / "rows.jsonl"
+        lines = [gather_ort.identity(case, 1) | {"out": gather_ort.output_shapes(case, rng, 1), "seconds": spent} for pair in timed for case, spent in pair]
+        rows.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        done = subprocess.run([saturate, "cost", "eval", "--rows", rows, "--cost", "measured", "--json"], check=True, capture_output=True, text=True)
+    prices = [row["predicted"] for row in sorted(json.loads(done.stdout)["rows"], key=lambda row: row["row"])]
+    return [row / image for row, image in zip(prices[::2], prices[1::2], strict=True)]
 
 
-def kernels():
-    off = {}
+def kernels(args):
+    timed = []
+    for number, shape in enumerate(shapes()):
+        print(f"\r{number + 1} shapes timed", end="", file=sys.stderr, flush=True)
+        pair = in_both_layouts(*shape)
+        times = [gather_ort.seconds_in_turns(list(pair), 1, 0.08) for _ in range(PASSES)]
+        timed.append((shape, statistics.median(row / image for row, image in times), [(case, statistics.median(t[i] for t in times)) for i, case in enumerate(pair)]))
+    print(file=sys.stderr)
     print(f"{'channels, filters, places, width, stride, dilation, groups':58s} {'row':>10s} {'image':>10s}  {'row / image':>11s}  told")
-    for shape in shapes():
-        times = [gather_ort.seconds_in_turns(list(in_both_layouts(*shape)), 1, 0.08) for _ in range(PASSES)]
-        ratio = statistics.median(a / b for a, b in times)
-        row, image = (statistics.median(t[i] for t in times) * 1e6 for i in range(2))
-        print(f"{str(shape):58s} {row:7.1f} us {image:7.1f} us  {ratio:11.2f}  {told(shape):.2f}", flush=True)
-        off.setdefault("of a channel alone" if shape[6] > 1 else "others", []).append(math.log(told(shape) / ratio))
+    off = {}
+    for (shape, ratio, ((_, row), (_, image))), price in zip(timed, told(args.saturate, [pair for _, _, pair in timed]), strict=True):
+        print(f"{str(shape):58s} {row * 1e6:7.1f} us {image * 1e6:7.1f} us  {ratio:11.2f}  {price:.2f}")
+        off.setdefault("of a channel alone" if shape[6] > 1 else "others", []).append(math.log(price / ratio))
     for name, errors in off.items():
         print(f"{name}: {len(errors)} shapes, off by {math.sqrt(statistics.fmean(e * e for e in errors)):.2f} (root mean square of the logarithm)")
 
 
 def network(rng, values):
     """A few convolutions along one axis, with what stands behind such."""
-    channels = shape_channels = rng.choice([1, 3, 8, 16, 40, 64, 80])
-    shape = [rng.choice([1, 1, 4]), shape_channels, rng.choice([30, 100, 400, 1500])]
+    channels = rng.choice([1, 3, 8, 16, 40, 64, 80])
+    shape = [rng.choice([1, 1, 4]), channels, rng.choice([30, 100, 400, 1500])]
     nodes, weights, last = [], [], "x"
 
     def add(op, inputs, **attributes):
@@ -135,8 +143,9 @@ def models(args):
             model, feeds = network(random.Random(seed), np.random.default_rng(seed))
             onnx.save(model, before)
             subprocess.run([args.saturate, before, "-o", after, "--force", "--no-verify", "-q", "--target", "ort-cpu@1.31"], check=True)
-            weights = {i.name for i in onnx.load(after).graph.initializer if len(i.dims) == 4}
-            lifted = sum(n.op_type.endswith("Conv") and n.input[1] in weights for n in onnx.load(after).graph.node)
+            graph = onnx.load(after).graph
+            weights = {i.name for i in graph.initializer if len(i.dims) == 4}
+            lifted = sum(n.op_type.endswith("Conv") and n.input[1] in weights for n in graph.node)
             if not lifted:
                 left += 1
                 continue
@@ -149,13 +158,13 @@ def models(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("kernels")
+    commands.add_parser("kernels").add_argument("saturate")
     of_models = commands.add_parser("models")
     of_models.add_argument("saturate")
     of_models.add_argument("--models", type=int, default=80)
     of_models.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    return models(args) if args.command == "models" else kernels()
+    return models(args) if args.command == "models" else kernels(args)
 
 
 if __name__ == "__main__":

@@ -72,4 +72,17 @@ absl::Status no_json(std::string_view text, std::string_view said, int first_lin
   return absl::InvalidArgumentError(std::string(said));
 }
 
+absl::Status each_json_line(std::string_view text, std::string_view place,
+                            const std::function<absl::Status(const nlohmann::json&, std::size_t, std::string_view)>& take) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.empty()) continue;
+    const auto row = read_json(line, static_cast<int>(number));
+    if (!row.ok()) return absl::InvalidArgumentError(std::string(place) + ": not JSON: " + std::string(row.status().message()));
+    if (absl::Status said = take(*row, number, line); !said.ok()) return said;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace saturate

@@ -1,6 +1,8 @@
 // JSON from outside: nested no deeper than kMaxJsonDepth, as what copies and prints it recurses.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -31,5 +33,10 @@ absl::StatusOr<Json> read_json(std::string_view text, int first_line = 1) {
     return no_json(text, error.what(), first_line);
   }
 }
+
+// A text of lines of JSON, as rows of times are kept: `take` gets each with its number, counted from 1, and what it says ends the walk.
+// Empty lines are passed over. `place` names the text in errors: "times.jsonl: not JSON: line 2, column 15: ...".
+absl::Status each_json_line(std::string_view text, std::string_view place,
+                            const std::function<absl::Status(const nlohmann::json& row, std::size_t number, std::string_view line)>& take);
 
 }  // namespace saturate

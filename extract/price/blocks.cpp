@@ -17,12 +17,11 @@ constexpr double kOfFilters = 11, kOfPlaces = 4, kStrided = 1.2;
 constexpr double kOfChannelAlone = 3.9, kOfPlacesAlone = 180, kStridedAlone = 1.5, kAloneByOne = 0.5;
 constexpr double kFewestFilters = 16, kFewestPlaces = 4, kFewestPlacesAlone = 20;  // that were measured
 
-constexpr std::string_view kOfChannels[] = {"Conv", "FusedConv", "MaxPool", "AveragePool"};
-// Operators of one input that the runtime runs in blocks, or in the kernel of the convolution before them
+constexpr std::string_view kOfChannels[] = {"Conv", "FusedConv", "MaxPool", "AveragePool"};  // whose results lie in blocks
+// Operators of one input that the runtime runs in blocks where that lies so, or in the kernel of the convolution before them
 // (tests/python/test_images_of_rows.py).
-constexpr std::string_view kInBlocks[] = {"Relu", "Sigmoid",   "Tanh",    "LeakyRelu",   "HardSigmoid",       "HardSwish",
-                                          "Gelu", "QuickGelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"};
-
+constexpr std::string_view kInBlocks[] = {"Relu",      "Sigmoid", "Tanh",      "LeakyRelu",         "HardSigmoid",
+                                          "HardSwish", "Gelu",    "QuickGelu", "GlobalAveragePool", "GlobalMaxPool"};
 constexpr std::string_view kOfSeveral[] = {"Add", "Mul", "Sum", "Concat"};  // that are run so where all they read lies in blocks
 constexpr int kFarthest = 8;                                                // operators behind the last one of channels
 
@@ -63,7 +62,7 @@ void add_place(Sizes1D& dims) {
 
 bool leaves_blocks(const OnnxEGraph& g, const ENode& node, Id id) {
   const std::string_view op = g.key(node.op).op_type;
-  if (node.children.empty() || contains(kInBlocks, op)) return false;
+  if (node.children.empty() || contains(kInBlocks, op) || contains(kOfChannels, op)) return false;
   const auto &from = g.facts(node.children[0]).shape, &to = g.facts(id).shape;
   if (!from || !to || from->size() != 4 || to->size() < 3 || g.dims().value((*from)[2]) != 1) return false;
   if ((*from)[0] != (*to)[0] || (*from)[1] != (*to)[1]) return false;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <sstream>
 
 #include "egraph/read_json.h"
 #include "extract/price/integer_kernels.h"
@@ -217,25 +216,21 @@ std::optional<TimedUse> timed_row(const nlohmann::json& row) {
 
 absl::StatusOr<TimedRows> read_timed_rows(const std::string& text, const std::string& place) {
   TimedRows out;
-  std::istringstream lines(text);
-  std::string line;
-  for (std::size_t number = 1; std::getline(lines, line); ++number) {
-    if (line.empty()) continue;
-    const auto read = read_json(line, static_cast<int>(number));
-    if (!read.ok()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", place, std::string(read.status().message())));
-    const nlohmann::json& row = *read;
-    if (row.is_object() && row.contains("graph")) continue;
+  const auto take = [&](const nlohmann::json& row, std::size_t number, std::string_view line) {
+    if (row.is_object() && row.contains("graph")) return absl::OkStatus();
     if (row.is_object() && row.contains("machine")) {
       out.machine = row.dump();
-      continue;
+      return absl::OkStatus();
     }
     auto timed = timed_row(row);
     if (!timed)
       return absl::InvalidArgumentError(
           fmt::format("{}:{}: not a row of measured times; wanted {{\"op\", \"in\", \"out\", \"seconds\"}}", place, number));
     out.rows.push_back(*std::move(timed));
-    out.lines.push_back(line);
-  }
+    out.lines.emplace_back(line);
+    return absl::OkStatus();
+  };
+  if (absl::Status read = each_json_line(text, place, take); !read.ok()) return read;
   if (out.rows.empty()) return absl::InvalidArgumentError(fmt::format("{}: no measured times; `saturate cost gather` makes some", place));
   return out;
 }

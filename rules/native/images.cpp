@@ -1,6 +1,7 @@
 // Operators along one axis of places as the same over images of one row, for a target that runs these faster (Refusals::prefers_image): a
 // Conv first, and what stands behind it as far as it keeps channels and places apart.
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "onnx_bridge/convert/op_key.h"
@@ -52,17 +53,12 @@ void unite_images(const Operation& op, Id made, Unions& unions) {
     unite(op, made, unions);
 }
 
-Operation operation_at(const Views& v, const Match& m) {
-  const ENode found = v.g.egraph().node(m.matched.back());
-  return {v, v.g.key(found.op), {found.children.begin(), found.children.end()}, m.root(), Ranks{}};
-}
-
 // ---- Conv
 
 void image_convolved(const Views& v, const Match& m, Unions& unions) {
   const NodeId found = m.matched.back();
   if (const Refusals* target = v.g.refusals(); target && !target->prefers_image(v.g, v.g.egraph().node(found), m.root())) return;
-  const Operation op = operation_at(v, m);
+  const Operation op = operation_of(v, m);
   const Dims *x = op.shape(0), *weights = op.shape(1);
   if (!x || !weights || x->size() != kRow || weights->size() != kRow) return;
   std::vector<Id> inputs = op.inputs;
@@ -87,14 +83,10 @@ std::optional<Id> image_operand(const Views& v, Id x) {
   return with_dims(v, x, with_places(v, padded(v.g.dims(), *own, kRow), 1));
 }
 
-bool some_is_image(const Operation& op) {
-  return std::ranges::any_of(op.inputs, [&](Id x) { return image_of(op.v, x).has_value(); });
-}
-
 void images_elementwise(const Views& v, const Match& m, Unions& unions) {
-  const Operation op = operation_at(v, m);
+  const Operation op = operation_of(v, m);
   const Dims* to = v.shape(op.result);
-  if (!to || to->size() != kRow || !some_is_image(op)) return;
+  if (!to || to->size() != kRow || std::ranges::none_of(op.inputs, [&](Id x) { return image_of(v, x).has_value(); })) return;
   std::vector<Id> inputs;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const auto made = op.has(i) ? image_operand(v, op.inputs[i]) : op.inputs[i];
@@ -105,51 +97,39 @@ void images_elementwise(const Views& v, const Match& m, Unions& unions) {
 }
 
 void image_pooled(const Views& v, const Match& m, Unions& unions) {
-  const Operation op = operation_at(v, m);
+  const Operation op = operation_of(v, m);
   if (const auto x = image_of(v, op.inputs[0])) unite_images(op, v.g.add(with_places(op.key, 1), std::array{*x}), unions);
 }
 
 void images_joined(const Views& v, const Match& m, Unions& unions) {
-  const Operation op = operation_at(v, m);
+  const Operation op = operation_of(v, m);
   const auto axis = op.axis("axis", 0, kRow);
-  if (!axis || !std::ranges::all_of(op.inputs, [&](Id x) { return image_of(v, x).has_value(); })) return;
+  if (!axis) return;
   std::vector<Id> inputs;
-  for (const Id x : op.inputs) inputs.push_back(*image_of(v, x));
+  for (const Id x : op.inputs) {
+    const auto image = image_of(v, x);
+    if (!image) return;
+    inputs.push_back(*image);
+  }
   const auto place = static_cast<std::int64_t>(*axis < kPlaces ? *axis : *axis + 1);
   unite_images(op, v.g.add(with_attribute(op.key, Attribute::of("axis", place)), inputs), unions);
 }
 
 // ----
 
-struct Over {
-  std::string_view op;
-  std::size_t fewest, most;  // inputs
-  std::string_view domain = "";
-};
-
-ViewRule image_rule(std::string name, std::string doc, Effect effect, std::vector<Over> over_what,
+ViewRule image_rule(std::string name, std::string doc, Effect effect, std::vector<Taken> taken,
                     void (*make)(const Views&, const Match&, Unions&)) {
   ViewRule rule{std::move(name), std::move(doc), effect, nullptr, make};
-  rule.patterns = [over_what = std::move(over_what)](OnnxEGraph& g) {
-    std::vector<Pattern> out;
-    if (!wanted(g)) return out;
-    for (const Over& o : over_what)
-      for (std::size_t inputs = o.fewest; inputs <= o.most; ++inputs) out.push_back(over(g, o.op, inputs, o.domain));
-    return out;
-  };
+  rule.patterns = [taken = std::move(taken)](OnnxEGraph& g) { return wanted(g) ? patterns_of(g, taken) : std::vector<Pattern>{}; };
   rule.looks_around = true;
   rule.phase = kRankPhase;
   return rule;
 }
 
-std::vector<Over> over_elementwise() {
-  std::vector<Over> out;
-  for (const OperatorTraits& t : all_op_traits()) {
-    if (t.op_type() == "Identity") continue;
-    if (t.has(Trait::kUnaryElementwise)) out.push_back({t.op_type(), 1, 1, t.domain()});
-    if (t.has(Trait::kBinaryElementwise)) out.push_back({t.op_type(), 2, 2, t.domain()});
-    if (t.has(Trait::kTernaryElementwise)) out.push_back({t.op_type(), 3, 3, t.domain()});
-  }
+std::vector<Taken> over_elementwise() {
+  std::vector<Taken> out;
+  for (const OperatorTraits& t : all_op_traits())
+    if (const auto taken = elementwise_of_fixed_arity(t); taken && t.op_type() != "Identity") out.push_back(*taken);
   out.insert(out.end(), {{"Clip", 1, 3}, {"PRelu", 2, 2}});
   return out;
 }
@@ -160,7 +140,7 @@ std::vector<ViewRule> image_rules() {
   return {
       image_rule("row_as_image",
                  "Conv(X, W) = Reshape(Conv(Reshape(X), Reshape(W))) over images of one row, where the target runs these faster",
-                 Effect::kReassociates, {{"Conv", 2, 3}, {"FusedConv", 2, 4, "com.microsoft"}}, image_convolved),
+                 Effect::kReassociates, {{"Conv", 2, 3}, {"FusedConv", 2, 4, 1, "com.microsoft"}}, image_convolved),
       image_rule("elementwise_of_image", "op(Reshape(X)) = Reshape(op(X)) of an image of one row", Effect::kExact, over_elementwise(),
                  images_elementwise),
       image_rule("pool_of_image", "MaxPool(Reshape(X)) = Reshape(MaxPool(X)) of an image of one row", Effect::kReassociates,

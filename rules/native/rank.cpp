@@ -323,9 +323,7 @@ std::vector<Taken> elementwise_operators() {
   constexpr std::size_t kMostOperands = 8;
   for (const OperatorTraits& t : all_op_traits()) {
     if (!t.domain().empty() || t.op_type() == "Identity") continue;
-    if (t.has(Trait::kUnaryElementwise)) out.push_back({t.op_type(), 1, 1});
-    if (t.has(Trait::kBinaryElementwise)) out.push_back({t.op_type(), 2, 2});
-    if (t.has(Trait::kTernaryElementwise)) out.push_back({t.op_type(), 3, 3});
+    if (const auto taken = elementwise_of_fixed_arity(t)) out.push_back(*taken);
     if (t.has(Trait::kVariadicElementwise)) out.push_back({t.op_type(), 1, kMostOperands});
   }
   out.insert(out.end(), {{"Clip", 1, 3}, {"PRelu", 2, 2}, {"CastLike", 2, 2}});

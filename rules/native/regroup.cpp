@@ -153,19 +153,33 @@ OpKey with_places(OpKey key, std::size_t more) {
   return key;
 }
 
+std::optional<Taken> elementwise_of_fixed_arity(const OperatorTraits& t) {
+  constexpr std::pair<Trait, std::size_t> kArities[] = {
+      {Trait::kUnaryElementwise, 1}, {Trait::kBinaryElementwise, 2}, {Trait::kTernaryElementwise, 3}};
+  for (const auto& [trait, operands] : kArities)
+    if (t.has(trait)) return Taken{t.op_type(), operands, operands, 1, t.domain()};
+  return std::nullopt;
+}
+
+std::vector<Pattern> patterns_of(OnnxEGraph& g, const std::vector<Taken>& taken) {
+  std::vector<Pattern> out;
+  for (const Taken& t : taken)
+    for (std::size_t inputs = t.fewest; inputs <= t.most; ++inputs) out.push_back(over(g, t.op, inputs, t.domain, t.outputs));
+  return out;
+}
+
+Operation operation_of(const Views& v, const Match& m) {
+  const ENode found = v.g.egraph().node(m.matched.back());
+  return {v, v.g.key(found.op), {found.children.begin(), found.children.end()}, m.root(), Ranks{}};
+}
+
 ViewRule regrouping(std::string name, std::string doc, Effect effect, std::vector<Taken> taken, MakeRegrouped make) {
   ViewRule rule{std::move(name), std::move(doc), effect, nullptr, nullptr};
-  rule.patterns = [taken = std::move(taken)](OnnxEGraph& g) {
-    std::vector<Pattern> out;
-    for (const Taken& t : taken)
-      for (std::size_t inputs = t.fewest; inputs <= t.most; ++inputs) out.push_back(over(g, t.op, inputs, "", t.outputs));
-    return out;
-  };
+  rule.patterns = [taken = std::move(taken)](OnnxEGraph& g) { return patterns_of(g, taken); };
   rule.apply = [make](const Views& v, const Match& m, Unions& unions) {
     if (!v.refused(m)) return;
-    const ENode found = v.g.egraph().node(m.matched.back());
-    const OpKey key = v.g.key(found.op);
-    const Operation op{v, key, {found.children.begin(), found.children.end()}, m.root(), v.ranks(key)};
+    Operation op = operation_of(v, m);
+    op.ranks = v.ranks(op.key);
     if (useful(op.is_at_refused_rank())) make(op, unions);
   };
   rule.if_refused = true;

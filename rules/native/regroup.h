@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/native/kit.h"
 
 namespace saturate::native {
@@ -82,13 +83,22 @@ inline constexpr std::size_t kPlaces = 2;  // axes behind those of the batch and
 Dims with_places(const Views& v, const Dims& dims, std::size_t more);
 OpKey with_places(OpKey key, std::size_t more);
 
-// The rule `name`: on each operator of these that the target refuses for its rank, what `make` makes of it.
-using MakeRegrouped = void (*)(const Operation& op, Unions& unions);
+// An operator that a rule looks for.
 struct Taken {
   std::string_view op;
   std::size_t fewest, most;  // inputs
   int outputs = 1;
+  std::string_view domain = "";
 };
+// An elementwise operator with its one number of operands; nullopt of others.
+std::optional<Taken> elementwise_of_fixed_arity(const OperatorTraits& traits);
+// A pattern of each operator with each number of inputs.
+std::vector<Pattern> patterns_of(OnnxEGraph& g, const std::vector<Taken>& taken);
+// The operator that such a pattern has found, at whatever ranks.
+Operation operation_of(const Views& v, const Match& m);
+
+// The rule `name`: on each operator of these that the target refuses for its rank, what `make` makes of it.
+using MakeRegrouped = void (*)(const Operation& op, Unions& unions);
 ViewRule regrouping(std::string name, std::string doc, Effect effect, std::vector<Taken> taken, MakeRegrouped make);
 
 }  // namespace saturate::native

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from conftest import SANITIZED, binary, make_model, value
 
+
 def relu(folder):
     onnx.save(make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", TensorProto.FLOAT, ["n", 4])], [value("y", TensorProto.FLOAT, ["n", 4])]), folder / "m.onnx")
 

@@ -1,7 +1,6 @@
 // `saturate cost gather|fit|eval`: measured times in, cost models and their quality out.
 #include <cstdio>
 #include <filesystem>
-#include <sstream>
 
 #include "egraph/read_json.h"
 #include "extract/extract.h"
@@ -132,13 +131,7 @@ absl::StatusOr<std::vector<NpuFigure>> read_figures(const CostArgs& args) {
   for (const std::string& path : args.inputs) {
     absl::StatusOr<std::string> text = read_data_file(path, kMostNamedData);
     if (!text.ok()) return text.status();
-    std::istringstream lines(*text);
-    std::string line;
-    for (std::size_t number = 1; std::getline(lines, line); ++number) {
-      if (line.empty()) continue;
-      const absl::StatusOr<json> read = read_json(line, static_cast<int>(number));
-      if (!read.ok()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", path, std::string(read.status().message())));
-      const json& row = *read;
+    const auto take = [&](const json& row, std::size_t number, std::string_view) {
       if (!row.is_object() || !row.contains("graph") || !row["graph"].is_string() || !row.contains("seconds") ||
           !row["seconds"].is_number())
         return absl::InvalidArgumentError(fmt::format("{}:{}: wanted {{\"graph\": path, \"seconds\": number}}", path, number));
@@ -151,7 +144,9 @@ absl::StatusOr<std::vector<NpuFigure>> read_figures(const CostArgs& args) {
       }
       out.push_back({row.value("machine", std::string("machine")), row.value("precision", std::string("as the model")),
                      row.value("activation_bytes", 0.0), row.value("weight_bytes", 0.0), known[graph], row["seconds"]});
-    }
+      return absl::OkStatus();
+    };
+    if (absl::Status read = each_json_line(*text, path, take); !read.ok()) return read;
   }
   return out;
 }
@@ -222,17 +217,8 @@ absl::StatusOr<Graphs> read_graphs(const CostArgs& args, const Setup& setup) {
   for (const std::string& path : args.inputs) {
     absl::StatusOr<std::string> text = read_data_file(path, kMostNamedData);
     if (!text.ok()) return text.status();
-    std::size_t number = 0, at = 0;
-    while (at < text->size()) {
-      const std::size_t end = std::min(text->find('\n', at), text->size());
-      const std::string_view line = std::string_view(*text).substr(at, end - at);
-      at = end + 1;
-      ++number;
-      if (line.empty()) continue;
-      const absl::StatusOr<json> read = read_json(line, static_cast<int>(number));
-      if (!read.ok()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", path, std::string(read.status().message())));
-      const json& row = *read;
-      if (row.is_object() && !row.contains("graph")) continue;
+    const auto take = [&](const json& row, std::size_t number, std::string_view) {
+      if (row.is_object() && !row.contains("graph")) return absl::OkStatus();
       if (!row.is_object() || !row["graph"].is_string() || !row.contains("seconds") || !row["seconds"].is_number())
         return absl::InvalidArgumentError(fmt::format("{}:{}: wanted {{\"graph\": path, \"seconds\": number}}", path, number));
       const std::string graph = row["graph"];
@@ -242,7 +228,9 @@ absl::StatusOr<Graphs> read_graphs(const CostArgs& args, const Setup& setup) {
       out.groups[group_of(graph)].push_back({group_of(graph), *cost, seconds, row.value("noise", 0.0)});
       if (row.contains("operators_seconds") && seconds > 0)
         out.additivity.push_back(std::abs(row["operators_seconds"].get<double>() / seconds - 1));
-    }
+      return absl::OkStatus();
+    };
+    if (absl::Status read = each_json_line(*text, path, take); !read.ok()) return read;
   }
   return out;
 }
