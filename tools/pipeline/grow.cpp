@@ -250,6 +250,8 @@ class Grower {
     graph->where = std::move(where);
     task_.progress("lower");
     if (auto s = lowered(*graph, outside); !s.ok()) return s;
+    const auto& points = task_.options.cost_points;
+    if (depth == 0) task_.sizes = assumed_sizes(model, *graph->g, graph->lowered, points.empty() ? CostPoint().symbols : points[0].symbols);
     tell(*graph, "lower");
     if (task_.options.stop_after == "lower") return GrowResult(std::move(graph));
     if (auto c = saturate(*graph, without_, task_)) return GrowResult(*std::move(c));

@@ -173,8 +173,6 @@ class Attempt {
       if (!grown.ok()) return grown.status();
       if (const auto* c = std::get_if<Contradicted>(&*grown)) return leave_out(*c);
       grown_ = std::get<std::unique_ptr<Grown>>(*std::move(grown));
-      const auto& points = task_.options.cost_points;
-      task_.sizes = assumed_sizes(model_, *grown_->g, grown_->lowered, points.empty() ? CostPoint().symbols : points[0].symbols);
     }
     if (task_.options.stop_after == "lower" || task_.options.stop_after == "saturate") return std::nullopt;
     if (!chosen_) {
@@ -362,7 +360,7 @@ void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report
 
 // Prices of what will run: of the model and of the result as they are, with nothing in mind that rules found out.
 void note_loaded(const Model& model, const Model& result, const Task& task, OptimizeReport& report) {
-  const auto before = load(model, task), after = load(result, task);
+  const auto before = load(model, task), after = &result == &model ? before : load(result, task);
   if (!before.ok() || !after.ok()) return;
   report.cost_before = before->price.cost, report.cost_after = after->price.cost;
   if (!task.target.fuses_at_load || !prices_fusions(task.cost)) return;

@@ -28,7 +28,7 @@ struct Task {
   const Evaluator& evaluator;
   const OwnOperators& own;
   std::int64_t newest_opset;               // that the target takes the model's operators in
-  AssumedSizes& sizes;                     // of the model's inputs, where the user gives none; there once it is grown
+  AssumedSizes& sizes;                     // of the model's inputs, where the user gives none; there once it is lowered
   std::map<std::string, double>& seconds;  // by stage; grows
   bool wants_provenance = false;
   const Variant* variant = nullptr;  // to be chosen; null: the cheapest
