@@ -1,4 +1,6 @@
 """The cases of bench/gather_ort.py: operators over a grid of sizes of transformers, decoding steps and convolutional networks."""
+import math
+
 import numpy as np
 from onnx import TensorProto
 
@@ -332,6 +334,10 @@ def integer_convolutions():
                     yield conv(x, weight_of(channels, channels, 3, 3), attrs)
         yield Case("QLinearGlobalAveragePool", [x, s, z, s, z], {"channels_last": 1}, weights=(1, 2, 3, 4), domain=MS, nhwc=True)
         yield Case("QLinearAveragePool", [x, s, z, s, z], {"kernel_shape": [2, 2], "strides": [2, 2], "channels_last": 1}, weights=(1, 2, 3, 4), domain=MS, nhwc=True)
+        if channels <= 256:
+            for kernel in (1, 3):
+                x, w = u8(1, channels, size, size), u8(channels, channels, kernel, kernel)  # as ONNX Runtime's dynamic quantizer writes it
+                yield Case("ConvInteger", [x, w, z, z], {"pads": [kernel // 2] * 4}, weights=(1, 3))
     for channels, kernel, stride, size in ((64, 16, 16, 224), (768, 16, 16, 224), (64, 7, 2, 224), (32, 3, 2, 224)):
         yield conv(u8(1, size, size, 3), weight_of(channels, 3, kernel, kernel), {"strides": [stride, stride], "pads": [0 if kernel == stride else kernel // 2] * 4})
 
@@ -471,4 +477,125 @@ def convolutions():
         yield Case("Conv", [(1, width, rows), (512, width, 3), (512,)], {"pads": [1, 1]}, weights=(1, 2))
 
 
-GRID = (elementwise, norms, scores, movement, masks, tiny, products, biases, attention, convolutions, integer_products, integer_convolutions, integers)
+def recurrences():
+    """LSTM, GRU and RNN as exporters write them (their other inputs absent or constant), and the LSTM that ONNX Runtime's quantizer makes."""
+    sizes = ((16, 16), (40, 64), (128, 128), (64, 256), (256, 256), (512, 256), (768, 512))
+    for width, hidden in sizes:
+        for batch, steps in ((1, 1), (1, 12), (1, 50), (1, 200), (4, 25), (16, 50)):
+            if steps * batch * hidden * (width + hidden) > 2e8:
+                continue
+            for both in (1, 2):
+                way = {"hidden_size": hidden, "direction": "bidirectional" if both == 2 else "forward"}
+                x, start = (steps, batch, width), (both, batch, hidden)
+                for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+                    if op == "RNN" and (batch, steps) not in ((1, 1), (1, 50), (4, 25)):
+                        continue
+                    w, r, b = (both, gates * hidden, width), (both, gates * hidden, hidden), (both, 2 * gates * hidden)
+                    more = {"linear_before_reset": 1} if op == "GRU" else {}
+                    yield Case(op, [x, w, r, b, None, *[start] * (2 if op == "LSTM" else 1)], way | more, weights=(1, 2, 3), outputs=3 if op == "LSTM" else 2)
+                w, r = weight_of(both, width, 4 * hidden), weight_of(both, hidden, 4 * hidden)
+                of = [np.full(both, 0.004, np.float32), np.zeros(both, np.int8)]
+                inputs = [x, w, r, (both, 8 * hidden), None, start, start, None, *of, *of]
+                yield Case("DynamicQuantizeLSTM", inputs, way, weights=(1, 2, 3, 8, 9, 10, 11), outputs=3, domain=MS)
+
+
+def images_made_larger():
+    for channels, out, size in ((16, 16, 32), (24, 1, 160), (64, 32, 28), (96, 24, 40), (128, 64, 14), (256, 128, 14), (512, 256, 7)):
+        x = (1, channels, size, size)
+        for kernel, stride in ((2, 2), (3, 2), (4, 2), (3, 1)):
+            attrs = {"strides": [stride] * 2, "pads": [(kernel - 1) // 2] * 4}
+            yield Case("ConvTranspose", [x, (channels, out, kernel, kernel), (out,)], attrs, weights=(1, 2))
+        if channels == out or channels == 64:
+            yield Case("ConvTranspose", [x, (channels, 1, 4, 4), (channels,)], {"strides": [2, 2], "pads": [1] * 4, "group": channels}, weights=(1, 2))
+        yield Case("ConvTranspose", [(1, channels, size * 4), (channels, out, 4), (out,)], {"strides": [2], "pads": [1, 1]}, weights=(1, 2))
+        for mode, where in (("nearest", "asymmetric"), ("linear", "half_pixel"), ("linear", "align_corners"), ("cubic", "half_pixel")):
+            if mode == "cubic" and channels > 64:
+                continue
+            attrs = {"mode": mode, "coordinate_transformation_mode": where} | ({"nearest_mode": "floor"} if mode == "nearest" else {})
+            yield Case("Resize", [x, None, np.array([1, 1, 2, 2], np.float32)], attrs, weights=(2,))
+        yield Case("Resize", [x, None, None, np.array([1, channels, size // 2 + 1, size // 2 + 1])], {"mode": "linear"}, weights=(3,))
+        yield Case("DepthToSpace", [(1, channels * 4, size, size)], {"blocksize": 2})
+        yield Case("SpaceToDepth", [(1, channels, size // 2 * 2, size // 2 * 2)], {"blocksize": 2})
+        rows = np.arange(size, dtype=np.float32) / size
+        grid = np.stack([np.broadcast_to(rows[None, :], (size, size)), np.broadcast_to(rows[:, None], (size, size))], -1)[None]
+        for mode in ("linear", "nearest"):
+            yield Case("GridSample", [x, grid], {"mode": mode})
+        wave = np.sin(np.arange(channels * size * size, dtype=np.float32) / 3).reshape(x)  # signs come in runs, as in what is learned
+        yield Case("PRelu", [wave, np.full((channels, 1, 1), 0.25, np.float32)], weights=(1,))
+        yield Case("LRN", [x], {"size": 5})
+        yield Case("GlobalMaxPool", [x])
+        yield Case("LpNormalization", [x], {"axis": 1})
+
+
+def indices():
+    """What takes or puts numbers where other numbers say, and what finds such places."""
+    axis_sizes = ((64, 32), (32, 256), (256, 64), (512, 768), (2048, 16), (8, 8), (128, 128))
+    for rows, width in axis_sizes:
+        x, rng = (rows, width), np.random.default_rng(0)
+        for taken in sorted({8, rows // 2, rows}):
+            each = rng.integers(0, rows, (taken, width))
+            whole = rng.permutation(rows)[:taken, None]
+            yield Case("GatherElements", [x, each], {"axis": 0})
+            yield Case("ScatterElements", [x, each, (taken, width)], {"axis": 0})
+            yield Case("ScatterElements", [x, each, (taken, width)], {"axis": 0, "reduction": "add"})
+            yield Case("ScatterND", [x, whole, (taken, width)])
+            yield Case("GatherND", [x, whole])
+        for k in (1, 5):
+            yield Case("TopK", [x, np.array([k])], {"axis": -1}, weights=(1,), outputs=2)
+        yield Case("TopK", [(1, rows * width), np.array([min(100, width)])], {"axis": -1}, weights=(1,), outputs=2)
+        for op in ("ArgMax", "ArgMin"):
+            for axis in (0, -1):
+                yield Case(op, [x], {"axis": axis, "keepdims": 0})
+        for axis in (0, 1):
+            yield Case("CumSum", [x, np.array(axis)], weights=(1,))
+            yield Case("CumSum", [np.ones(x, np.int64), np.array(axis)], weights=(1,))
+        yield Case("NonZero", [rng.random(x) < 0.5])
+        yield Case("OneHot", [rng.integers(0, width, rows), np.array(width), np.array([0, 1], np.float32)], {"axis": -1}, weights=(1, 2))
+        yield Case("Trilu", [(1, rows, rows)], {"upper": 1})
+        yield Case("Hardmax", [x], {"axis": -1})
+        yield Case("LogSoftmax", [x], {"axis": -1})
+        yield Case("ReduceLogSumExp", [x, np.array([-1])], {"keepdims": 1}, weights=(1,))
+        yield Case("ReverseSequence", [(rows, 4, width), np.full(4, rows)], {"time_axis": 0, "batch_axis": 1})
+        for op in ("ReduceMin", "ReduceProd", "ReduceL1", "ReduceSumSquare"):
+            for axis in (0, -1):
+                yield Case(op, [x, np.array([axis])], {"keepdims": 1}, weights=(1,))
+
+
+def seldom():
+    """Elementwise operators that few models have."""
+    for shape in ((1, 1, 8), (1, 1, 64), (1, 1, 1024), (1, 16, 768), (1, 128, 256), (1, 64, 56, 56)):
+        for op in ("Elu", "Selu", "Celu", "Mish", "Softsign", "ThresholdedRelu", "Floor", "Ceil", "Round", "Sign", "IsInf", "Atan"):
+            yield Case(op, [shape])
+        yield Case("Swish", [shape], opset=24)
+        yield Case("Mod", [shape, (1,)], {"fmod": 1}, weights=(1,))
+        yield Case("Mod", [np.arange(math.prod(shape)).reshape(shape), np.array(7)], weights=(1,))
+        yield Case("Xor", [np.ones(shape, bool), np.ones(shape, bool)])
+        yield Case("PRelu", [np.sin(np.arange(math.prod(shape), dtype=np.float32) / 3).reshape(shape), (1,)], weights=(1,))
+
+
+def made_by_rules():
+    """Other operators that rules make of several."""
+    s, z = scale(), zero()
+    for rows, width in ((1, 128), (1, 768), (16, 128), (16, 768), (50, 256), (128, 384), (128, 768), (512, 256)):
+        ids = np.zeros((1, rows), np.int32)
+        tables, norm = [(1000, width), (512, width), (2, width)], [(width,)] * 2
+        yield Case("EmbedLayerNormalization", [ids, ids, *tables, *norm, np.ones((1, rows), np.int32)], {"epsilon": 1e-5}, weights=(2, 3, 4, 5, 6), outputs=2, domain=MS)
+        yield Case("EmbedLayerNormalization", [ids, None, *tables[:2], None, *norm], {"epsilon": 1e-5}, weights=(2, 3, 5, 6), outputs=2, domain=MS)
+        for heads in (4, width // 32):
+            inputs = [u8(1, rows, width), weight_of(width, 3 * width), (3 * width,), s, scale(0.01), None, z, zero(np.int8)]
+            yield Case("QAttention", inputs, {"num_heads": heads}, weights=(1, 2, 3, 4, 6, 7), domain=MS)
+        inputs = [u8(1000, width // 2), np.zeros((1, rows), np.int64), (1000, width // 32)]
+        yield Case("GatherBlockQuantized", inputs, {"block_size": 32, "gather_axis": 0, "quantize_axis": 1, "bits": 4}, weights=(0, 2), domain=MS)
+        yield Case("Shrink", [(1, rows, width)])
+        yield Case("ReduceLogSum", [(1, rows, width), np.array([-1])], weights=(1,))
+        yield Case("NegativeLogLikelihoodLoss", [(rows, width), np.zeros(rows, np.int64)])
+        yield Case("SoftmaxCrossEntropyLoss", [(rows, width), np.zeros(rows, np.int64)])
+    for size in (16, 64, 224):
+        yield Case("CenterCropPad", [(1, 3, size, size), np.array([size - size // 8] * 2)], {"axes": [2, 3]}, weights=(1,))
+    for op in ("BlackmanWindow", "HammingWindow", "HannWindow"):
+        for size in (32, 400, 2048):
+            yield Case(op, [np.array(size)])
+
+
+GRID = (elementwise, norms, scores, movement, masks, tiny, products, biases, attention, convolutions, integer_products, integer_convolutions, integers,
+        recurrences, images_made_larger, indices, seldom, made_by_rules)

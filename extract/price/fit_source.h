@@ -1,11 +1,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace saturate {
 
-// The C++ header with the table of measured times that the library brings along: `rows` are the lines of the file `name`, fitted;
-// `constant` is its name there. False with `error` where a line cannot be read.
-bool fit_source(const std::string& rows, const std::string& name, const std::string& constant, std::string& source, std::string& error);
+struct RowsFile {
+  std::string text, name;
+};
+
+// The C++ header with the table of measured times that the library brings along: the lines of `own`, and of `others` what it has no row of
+// (extract/price/lent_rows.h), fitted; `constant` is its name there. False with `error` where a line cannot be read.
+bool fit_source(const RowsFile& own, const std::vector<RowsFile>& others, const std::string& constant, std::string& source,
+                std::string& error);
 
 }  // namespace saturate

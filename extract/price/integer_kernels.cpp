@@ -10,15 +10,17 @@ namespace {
 constexpr double kSignedBytes = 6;
 
 // By name.
-const std::array<IntegerKernel, 18>& kernels() {
-  static const std::array<IntegerKernel, 18> all{{
+const std::array<IntegerKernel, 20>& kernels() {
+  static const std::array<IntegerKernel, 20> all{{
       {"ConvInteger", "Conv", {0, 1}, 0, kSignedBytes},
       {"MatMulInteger", "MatMul", {0, 1}, 0, kSignedBytes},
       {"QLinearConv", "Conv", {0, 3, 8}, 0, kSignedBytes},
       {"QLinearMatMul", "MatMul", {0, 3}, 0, kSignedBytes},
+      {"com.microsoft::DynamicQuantizeLSTM", "LSTM", {0, 1, 2, 3, 4, 5, 6, 7}},
       {"com.microsoft::DynamicQuantizeMatMul", "MatMul", {0, 1, 4}},
       {"com.microsoft::MatMulIntegerToFloat", "MatMul", {0, 1, 6}, 0, kSignedBytes},
       {"com.microsoft::MatMulNBits", "MatMul", {0}},
+      {"com.microsoft::QAttention", "com.microsoft::Attention", {0, 1, 2, 5, 8}},
       {"com.microsoft::QGemm", "Gemm", {0, 3, 6}, 0, kSignedBytes},
       {"com.microsoft::QLinearAdd", "Add", {0, 3}},
       {"com.microsoft::QLinearAveragePool", "AveragePool", {0}},

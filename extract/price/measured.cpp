@@ -266,7 +266,7 @@ double MeasuredTable::seconds(const OpUse& use, bool* estimated) const {
   const OpFeatures at = features_of(use);
   auto it = of->families.find(at.family);
   if (it == of->families.end())  // never measured in this dtype
-    it = of->families.find(at.family.substr(0, at.family.find('/')));
+    it = of->families.find(at.family.substr(0, at.family.rfind('/')));
   if (it == of->families.end()) it = of->families.begin();
   return it->second.seconds(at, s);
 }

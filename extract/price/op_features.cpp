@@ -107,6 +107,22 @@ void convolution(const OpUse& use, OpFeatures& f) {
   f.kinds = {groups > 1, w.size() > 2 && product_from(w, 2) == 1};
 }
 
+// X (N, C, ...), W (C, M / groups, ...).
+void transposed_convolution(const OpUse& use, OpFeatures& f) {
+  const Sizes1D &x = input(use, 0), &w = input(use, 1);
+  f.logs = {doublings(x.size() > 2 ? product_from(x, 2) * x[0] : 1), doublings(w.empty() ? 1 : w[0]), doublings(w.size() > 1 ? w[1] : 1),
+            doublings(w.size() > 2 ? product_from(w, 2) : 1)};
+  f.kinds = {int_attribute(use, "group", 1) > 1, static_cast<int>(w.size())};
+}
+
+// X (steps, batch, width); Y (steps, directions, batch, hidden), which a model may leave out.
+void recurrence(const OpUse& use, OpFeatures& f) {
+  const Sizes1D &x = input(use, 0), &w = input(use, 1);
+  const double hidden = static_cast<double>(int_attribute(use, "hidden_size", 1));
+  f.logs = {doublings(from_end(x, 3)), doublings(from_end(x, 2)), doublings(from_end(x, 1)), doublings(hidden)};
+  f.kinds = {w.empty() || w[0] <= 1 ? 1 : 2};
+}
+
 void by_rows(const OpUse& use, OpFeatures& f) {
   const Sizes1D& x = input(use, 0);
   const double width = from_end(x, 1);
@@ -187,6 +203,13 @@ void packed_attention(const OpUse& use, OpFeatures& f) {
   f.kinds = {use.inputs.size() > (cached ? 4U : 3U), use.outputs.size() > 1};
 }
 
+// Scatter and Gather by places: what lies there, and what is put or taken.
+void places(const OpUse& use, OpFeatures& f) {
+  const double at = product(input(use, 1));
+  f.logs = {doublings(product(output(use))), doublings(at), doublings(std::max(at, product(input(use, 2))))};
+  f.kinds = {!string_attribute(use, "reduction").empty()};
+}
+
 void plain(const OpUse& use, OpFeatures& f) {
   const OpSizes s = sizes_of(use);
   f.logs = {doublings(s.flops), doublings(s.bytes), 0.5f * doublings(s.last)};
@@ -203,6 +226,7 @@ bool is_one_of(std::string_view op, const std::array<std::string_view, N>& names
 constexpr std::array<std::string_view, 18> kBroadcast{"Add", "Sub", "Mul",   "Div",  "Sum",         "Pow",     "Max", "Min",   "Where",
                                                       "And", "Or",  "Equal", "Less", "LessOrEqual", "Greater", "Mod", "PRelu", "Gemm/bias"};
 constexpr std::array<std::string_view, 6> kCopies{"Concat", "Split", "Slice", "Gather", "Expand", "Tile"};
+constexpr std::array<std::string_view, 4> kPlaces{"GatherElements", "GatherND", "ScatterElements", "ScatterND"};
 constexpr std::array<std::string_view, 9> kByRows{"LayerNormalization",
                                                   "RMSNormalization",
                                                   "SimplifiedLayerNormalization",
@@ -216,7 +240,8 @@ constexpr std::array<std::string_view, 9> kByRows{"LayerNormalization",
 }  // namespace
 
 std::string comparable_op(std::string_view op) {
-  constexpr std::string_view kFused = "com.microsoft::Fused";
+  constexpr std::string_view kFused = "com.microsoft::Fused", kRuntimes = "com.microsoft::";
+  if (op.ends_with("::QuantizeLinear") || op.ends_with("::DequantizeLinear")) return std::string(op.substr(kRuntimes.size()));
   return std::string(op.starts_with(kFused) ? op.substr(kFused.size()) : op);
 }
 
@@ -229,6 +254,10 @@ OpFeatures features_of(const OpUse& use) {
     matrix_product(use, f);
   } else if (kind == "Conv") {
     convolution(use, f);
+  } else if (op == "ConvTranspose") {
+    transposed_convolution(use, f);
+  } else if (is_recurrent(kind)) {
+    recurrence(use, f);
   } else if (op == "com.microsoft::Attention") {
     packed_attention(use, f);
   } else if (op == "Attention" || op == "com.microsoft::MultiHeadAttention" || op == "com.microsoft::GroupQueryAttention") {
@@ -237,9 +266,11 @@ OpFeatures features_of(const OpUse& use) {
     transposition(use, f);
   } else if (is_one_of(op, kCopies)) {
     copies(use, f);
+  } else if (is_one_of(op, kPlaces)) {
+    places(use, f);
   } else if (is_one_of(op, kByRows)) {
     by_rows(use, f);
-  } else if (op.starts_with("Reduce")) {
+  } else if (op.starts_with("Reduce") || op.starts_with("Arg")) {
     reduction(use, f);
   } else if (is_one_of(op, kBroadcast)) {
     elementwise(use, f);

@@ -58,11 +58,23 @@ double flops_of(const OpUse& use) {
     return 2 * out * at(input(0), int_attribute(use, "transA") != 0 ? 2 : 1);
   if (ends_with(use.op, "Conv") || ends_with(use.op, "FusedConv"))
     return 2 * out * product(input(1)) / std::max(1.0, input(1).empty() ? 1 : input(1)[0]);
+  if (use.op == "ConvTranspose")  // each number of X goes into all places that the filters reach
+    return 2 * product(input(0)) * product(input(1)) / std::max(1.0, input(1).empty() ? 1 : input(1)[0]);
+  if (use.op.starts_with("Scatter")) return product(input(2));  // what is put into a copy
+  if (is_recurrent(use.op))                                     // X (steps, batch, width) by W, and each state by R
+    return 2 * product(input(0)) / std::max(1.0, at(input(0), 1)) * (product(input(1)) + product(input(2)));
   if (ends_with(use.op, "Attention") || ends_with(use.op, "MultiHeadAttention") || ends_with(use.op, "GroupQueryAttention"))
     return attention_flops(use);
   double all = 0;
   for (const Sizes1D& o : use.outputs) all += product(o);
   return all;
+}
+
+// How many numbers along an axis each new number of an image is made of.
+int neighbours(const OpUse& use) {
+  const std::string mode = string_attribute(use, "mode");
+  if (mode.ends_with("cubic")) return 4;
+  return mode.ends_with("linear") || (mode.empty() && use.op == "GridSample") ? 2 : 1;
 }
 
 std::string key_of(const OpUse& use) {
@@ -75,6 +87,7 @@ std::string key_of(const OpUse& use) {
   if (use.op == "com.microsoft::FusedMatMul" && weights) {  // the same kernel, which packs them at load
     if (int_attribute(use, "transBatchB") == 0) return "MatMul/weights";
   }
+  if (use.op == "Resize" || use.op == "GridSample") return fmt::format("{}/{}", use.op, neighbours(use));
   if (use.op == "com.microsoft::QuickGelu") {
     const Attribute* alpha = find_attribute(use.attributes, "alpha");
     return alpha && alpha->type == AttributeType::kFloat && alpha->f() == 1 ? use.op + "/1" : use.op;
@@ -120,6 +133,8 @@ std::string string_attribute(const OpUse& use, std::string_view name) {
   const auto* v = a ? std::get_if<std::string>(&a->value) : nullptr;
   return v ? *v : std::string();
 }
+
+bool is_recurrent(std::string_view op) { return op == "LSTM" || op == "GRU" || op == "RNN"; }
 
 std::string operator_name(std::string_view domain, std::string_view op_type) {
   return domain.empty() ? std::string(op_type) : fmt::format("{}::{}", domain, op_type);

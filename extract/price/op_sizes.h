@@ -54,6 +54,8 @@ OpUse use_of(const OnnxEGraph& egraph, OtherOperator op, std::span<const Id> inp
 // A row of `saturate cost gather` or bench/gather_ort.py; nullopt if it is none.
 std::optional<OpUse> use_of(const nlohmann::json& row);
 
+// LSTM, GRU and RNN: a product with the recurrent weights for each step.
+bool is_recurrent(std::string_view op);
 // Operators that only give a tensor another shape: a runtime does them in place.
 bool is_view(std::string_view op);
 // Sizes of dims, symbolic ones as `options` say.

@@ -237,7 +237,8 @@ void add_attention_rules(Rules& rules) {
   rules["com.microsoft:PackedMultiHeadAttention"] = packed_multi_head_attention;
   rules["com.microsoft:GroupQueryAttention"] = group_query_attention;
   rules[":LinearAttention"] = linear_attention;
-  rules[":CausalConvWithState"] = causal_conv;
+  rules[":CausalConvWithState"] = rules["com.microsoft:CausalConvWithState"] = causal_conv;
+  rules["com.microsoft:MoE"] = rules["com.microsoft:QMoE"] = same_as_first;
   rules["saturate:sdpa"] = sdpa;
   rules["saturate:part"] = part;
   rules["saturate:twice"] = rules["saturate:interleave"] = twice;

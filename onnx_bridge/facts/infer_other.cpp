@@ -7,7 +7,8 @@ namespace saturate::inference {
 
 namespace {
 
-void recurrent(Call& c) {
+// `state_axis`: that of the recurrent weights which has the size of a state.
+void recurrent_of(Call& c, int state_axis) {
   for (int o = 0; o < c.num_outputs(); ++o) c.set_dtype(o, c.in(0).dtype);
   if (!c.has_rank(0) || !c.require_rank(0, 3)) return;
   const bool batch_first = c.int_attribute("layout", 0) != 0;
@@ -17,12 +18,16 @@ void recurrent(Call& c) {
   if (c.attribute("hidden_size") && c.int_attribute("hidden_size", 0) > 0)
     hidden = c.constant(c.int_attribute("hidden_size", 0));
   else if (c.has_rank(2) && c.rank(2) == 3)
-    hidden = c.dim(2, 2);
+    hidden = c.dim(2, state_axis);
   if (!hidden) return;
   c.set_shape(0, batch_first ? DimVector{batch, steps, directions, *hidden} : DimVector{steps, directions, batch, *hidden});
   const DimVector last = batch_first ? DimVector{batch, directions, *hidden} : DimVector{directions, batch, *hidden};
   for (int o = 1; o < c.num_outputs(); ++o) c.set_shape(o, last);
 }
+
+void recurrent(Call& c) { recurrent_of(c, 2); }
+// com.microsoft's has its weights the other way round.
+void dynamic_quantize_lstm(Call& c) { recurrent_of(c, 1); }
 
 void set_sequence(Call& c, DType dtype) {
   if (!c.wants(0)) return;
@@ -200,6 +205,7 @@ void string_split(Call& c) {
 
 void add_other_rules(Rules& rules) {
   rules[":LSTM"] = rules[":GRU"] = rules[":RNN"] = recurrent;
+  rules["com.microsoft:DynamicQuantizeLSTM"] = dynamic_quantize_lstm;
   rules[":SplitToSequence"] = split_to_sequence;
   rules[":SequenceConstruct"] = sequence_construct;
   rules[":SequenceAt"] = sequence_at;

@@ -250,6 +250,16 @@ TEST_F(Infer, ManyOutputs) {
   EXPECT_EQ(text(norm[1]), "float[B, S, 1]");
   auto skip = all("SkipLayerNormalization", {tensor("B,S,64"), tensor("B,S,64"), tensor("64")}, {}, 4, "com.microsoft");
   EXPECT_EQ(text(skip[3]), "float[B, S, 64]");
+  // Weights of com.microsoft's are the other way round; a bias and lengths are absent.
+  for (const bool told : {true, false}) {
+    std::vector<Attribute> attributes{Attribute::of("direction", std::string("bidirectional"))};
+    if (told) attributes.push_back(Attribute::of("hidden_size", std::int64_t{256}));
+    auto lstm = all("DynamicQuantizeLSTM", {tensor("T,B,128"), tensor("2,128,1024", DType::kInt8), tensor("2,256,1024", DType::kInt8)},
+                    attributes, 3, "com.microsoft");
+    EXPECT_EQ(text(lstm[0]), "float[T, 2, B, 256]");
+    EXPECT_EQ(text(lstm[1]), "float[2, B, 256]");
+    EXPECT_EQ(text(lstm[2]), "float[2, B, 256]");
+  }
   auto top = all("TopK", {tensor("B,S"), ints({5})}, {Attribute::of("axis", std::int64_t{1})}, 2);
   EXPECT_EQ(text(top[1]), "int64[B, 5]");
 }
@@ -378,7 +388,8 @@ TEST_F(Infer, OddRanksAreNoTrouble) {
       ":SimplifiedLayerNormalization :Sin :Sinh :Size :Slice :Softmax :SoftmaxCrossEntropyLoss :Softplus :Softsign "
       ":SpaceToDepth :Split :SplitToSequence :Sqrt :Squeeze :StringConcat :StringSplit :Sub :Sum :SwiGLU :Swish :Tan :Tanh "
       ":TensorScatter :ThresholdedRelu :Tile :TopK :Transpose :Trilu :Unique :Unsqueeze :Where :Xor com.microsoft:Attention "
-      "com.microsoft:BiasAdd com.microsoft:BiasGelu com.microsoft:DequantizeLinear com.microsoft:DynamicQuantizeMatMul "
+      "com.microsoft:BiasAdd com.microsoft:BiasGelu com.microsoft:CausalConvWithState com.microsoft:DequantizeLinear "
+      "com.microsoft:DynamicQuantizeLSTM com.microsoft:DynamicQuantizeMatMul com.microsoft:MoE com.microsoft:QMoE "
       "com.microsoft:EmbedLayerNormalization com.microsoft:FastGelu com.microsoft:FusedConv com.microsoft:FusedGemm "
       "com.microsoft:FusedMatMul com.microsoft:FusedMatMulActivation com.microsoft:Gelu com.microsoft:GroupNorm "
       "com.microsoft:GroupQueryAttention com.microsoft:Inverse com.microsoft:LayerNormalization "

@@ -38,8 +38,7 @@ std::vector<Place> places_of(std::string_view op) {
 }
 
 bool computes_in_integers(std::string_view op) {
-  static constexpr std::string_view kOthers[] = {"com.microsoft::DynamicQuantizeLSTM", "com.microsoft::GatherBlockQuantized",
-                                                 "com.microsoft::QAttention", "com.microsoft::QMoE"};
+  static constexpr std::string_view kOthers[] = {"com.microsoft::GatherBlockQuantized", "com.microsoft::QMoE"};
   return integer_kernel(op) || op.find("QLinear") != std::string_view::npos ||
          std::find(std::begin(kOthers), std::end(kOthers), op) != std::end(kOthers);
 }
