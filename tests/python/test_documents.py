@@ -13,7 +13,7 @@ import onnx
 import pytest
 import test_encoder_decoders
 
-from conftest import DATA, ROOT, SHARED, binary, run, run_ok
+from conftest import DATA, ROOT, binary, run, run_ok
 from decoders import Shape, decoder
 
 SOURCES = (".cpp", ".h", ".inc", ".py", ".rules", ".json", ".txt", ".cmake", ".in", ".onnxtxt", ".toml", ".jsonl", ".sh", ".supp", "")
@@ -195,14 +195,6 @@ def test_the_screen_in_readme_is_what_the_command_prints(tmp_path):
     assert readme_tables(changed, "--what", "screen", **there).returncode == 1
     assert readme_tables(changed, "--what", "screen", "--write", **there).returncode == 0
     assert readme_tables(changed, "--what", "screen", **there).returncode == 0
-
-
-def test_the_shares_in_documents_are_what_the_commands_find():
-    zoo, tool = SHARED / "data" / "zoo", SHARED / "tools" / "fusion_coverage.py"
-    if not tool.exists() or not zoo.exists():
-        pytest.skip(f"{SHARED} is not there")
-    done = readme_tables("--what", "coverage", "--zoo", zoo, "--coverage-tool", tool)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # What is shown for Olive, and for models and pictures that the page does not bring.
