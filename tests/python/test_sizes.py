@@ -93,6 +93,8 @@ KINDS = {
     "gray pictures": (lambda: of_conv(("n", 1, "h", "w"), 1, 3, 3), {"n": (1, ""), "h": (224, "pixels"), "w": (224, "pixels")}),
     "channels that the weights tell": (lambda: of_conv(("n", "c", "h", "w"), 3, 3, 3), {"n": (1, ""), "c": (3, ""), "h": (224, "pixels"), "w": (224, "pixels")}),
     "sound": (spectrum, {"b": (1, ""), "s": (16000, "samples")}),
+    "sound of two channels": (lambda: of_conv((1, 2, "s"), 2, 400), {"s": (16000, "samples")}),
+    "features of sound, of which there are four": (lambda: of_conv(("n", 4, "f"), 4, 3), {"n": (1, ""), "f": (100, "frames")}),
     "features of sound": (lambda: of_conv(("n", 80, "f"), 80, 3), {"n": (1, ""), "f": (100, "frames")}),
     "states": (recurrent, {"b": (1, ""), "t": (128, "tokens")}),
     "a cache": (cached, {"n": (1, ""), "m": (1, "new tokens"), "p": (128, "past tokens")}),

@@ -410,10 +410,6 @@ void group(ModelDiff& diff) {
   std::stable_sort(diff.groups.begin(), diff.groups.end(), [&](const DiffGroup& a, const DiffGroup& b) { return size(a) > size(b); });
 }
 
-}  // namespace
-
-namespace {
-
 // Both at the sizes of the first.
 std::optional<Prediction> predict(const Model& first, const Model& second, const DiffOptions& options) {
   const Setup& setup = *options.setup;

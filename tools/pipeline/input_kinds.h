@@ -41,7 +41,7 @@ struct InputKind {
   enum class Types : std::uint8_t { kFloats, kPixels, kBytes, kIds, kAll };  // kPixels: floats and bytes
   std::string_view what;
   Types types;
-  // A sign for each axis: '?' open, 'd' 1, 3 or 4, 'c' these or open, '3' the number 3, '#' a number, '2' the number 2, '.' any. A '*'
+  // A sign for each axis: '?' open, 'd' 1, 3 or 4, 'c' these or open, a digit itself, '#' a number, '.' any. A '*'
   // behind the last: it is for all further axes, too.
   std::string_view dims;
   ReadAs read;
@@ -69,7 +69,8 @@ inline constexpr InputKind kInputKinds[] = {
     {"sound", InputKind::Types::kFloats, ".?", ReadAs::kSound, "bs"},
     {"sound", InputKind::Types::kFloats, "?", ReadAs::kWindow, "s"},
     {"sound", InputKind::Types::kFloats, ".?", ReadAs::kWindow, "bs"},
-    {"sound", InputKind::Types::kFloats, ".c?", ReadAs::kWindow, "bcs"},
+    {"sound", InputKind::Types::kFloats, ".1?", ReadAs::kWindow, "bcs"},
+    {"sound, two channels", InputKind::Types::kFloats, ".2?", ReadAs::kWindow, "bcs"},
     {"features of sound", InputKind::Types::kFloats, "..?", ReadAs::kWindow, "bcf"},
     {"features of sound", InputKind::Types::kFloats, ".?#", ReadAs::kWindow, "bf"},
     {"rows for tokens", InputKind::Types::kFloats, "...*", ReadAs::kAnything, "bt"},
