@@ -175,8 +175,8 @@ absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
 
 CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) {
   for (const auto& [symbol, size] : usual) options.symbols.try_emplace(symbol, size);
-  for (const std::string& s : g.dims().symbols()) {  // "batch@x" is the dim that input x calls "batch" as another one does
-    const auto named = options.symbols.find(s.substr(0, s.find('@')));
+  for (const std::string& s : g.dims().symbols()) {
+    const auto named = options.symbols.find(declared_name(s));
     const std::int64_t size = named == options.symbols.end() ? options.default_symbol : named->second;
     options.symbols.try_emplace(s, size);
   }

@@ -258,7 +258,7 @@ Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view valu
     else if (const auto* name = std::get_if<std::string>(&d); name && !name->empty())
       f.shape->push_back(dims.declared(*name, value_name));
     else
-      f.shape->push_back(dims.fresh(value_name));
+      f.shape->push_back(dims.fresh(absl::StrCat(std::string(value_name), "[", f.shape->size(), "]")));
   }
   return f;
 }

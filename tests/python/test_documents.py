@@ -180,21 +180,21 @@ def test_readme_is_short_and_begins_with_code():
     assert [line for line in command_lines(ROOT / "README.md")]
 
 
-def words_of_screen(text):
-    """Words of the screen, however its lines are broken; the time of this run, this processor and its last bits count for nothing."""
-    text = re.sub(r";\s+this\s+machine\s+is\s+another:.*?(?=\n  needs )", "", text, flags=re.S)
-    text = re.sub(r"[0-9.]+ (?:us|ms|s)$", "TIME", text, count=1, flags=re.M)
-    return re.sub(r"difference\s+[0-9.e-]+\s+of\s+[0-9.e-]+,\s+allowed\s+[0-9.e-]+", "difference SMALL", text).split()
+def readme_tables(*words, **there):
+    return subprocess.run([sys.executable, ROOT / "bench" / "readme_tables.py", "--saturate", binary(), *map(str, words)], capture_output=True, text=True,
+                          timeout=1800, env={**os.environ, **there})
 
 
-def test_the_screen_in_readme_is_what_the_command_prints(workplace):
-    (shown,) = [text for _, text in blocks(ROOT / "README.md") if text.startswith("bart.onnx -> ")]
+def test_the_screen_in_readme_is_what_the_command_prints(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime", reason="the page shows what it judges")
     there = {"SATURATE_ONNXRUNTIME": str(pathlib.Path(onnxruntime.__file__).parent)}
-    done = subprocess.run([binary(), "bart.onnx"], cwd=workplace, capture_output=True, text=True, timeout=300, env={**os.environ, **there})
-    assert done.returncode == 0, done.stderr
-    shown, said = words_of_screen(shown), words_of_screen(done.stdout.replace("as SATURATE_ONNXRUNTIME names it", "installed here"))
-    assert len(shown) > 40 and "TIME" in shown and said[: said.index("assumes")] == shown
+    done = readme_tables("--what", "screen", **there)
+    assert done.returncode == 0 and "README.md: screen" in done.stdout, done.stdout + done.stderr
+    changed = tmp_path / "README.md"
+    changed.write_text(re.sub(r" -> \d+ operators", " -> 7 operators", (ROOT / "README.md").read_text()))
+    assert readme_tables(changed, "--what", "screen", **there).returncode == 1
+    assert readme_tables(changed, "--what", "screen", "--write", **there).returncode == 0
+    assert readme_tables(changed, "--what", "screen", **there).returncode == 0
 
 
 # What is shown for Olive, and for models and pictures that the page does not bring.

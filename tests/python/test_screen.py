@@ -49,7 +49,7 @@ def test_six_lines(tmp_path):
     assert re.search(r"bart_encoder\.onnx -> \S+out\.onnx verified here only \(onnxruntime is not installed\), \d+ inputs, largest difference \d", said(done))
     before = sum(n.op_type != "Constant" for n in onnx.load(BART).graph.node)
     after = sum(n.op_type != "Constant" for n in onnx.load(tmp_path / "out.onnx").graph.node)
-    assert re.search(rf" {before} -> {after} operators weights .* -> [\d.]+ (us|ms) predicted \(-\d+ to -\d+ %; ort-cpu@1.20, batch 1, seq 128\)", said(done))
+    assert re.search(rf" {before} -> {after} operators weights .* -> [\d.]+ (us|ms) predicted \(-\d+ to -\d+ %; ort-cpu@1.20; sizes assumed: batch=1, seq=128 \(tokens\), --cost-at sets them\)", said(done))
     assert [line.split()[0] for line in lines if re.match(r"  [a-z]+  ", line)] == LABELS
     assert all(len(line) <= 100 for line in lines)
     assert not [word for word in INTERNAL if word in done.stdout]

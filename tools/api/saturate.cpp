@@ -162,10 +162,7 @@ OptimizeOptions optimize_options_of(const Options& o) {
   options.extractor = o.extractor;
   options.memory_slack = o.memory_slack;
   options.max_growth = o.max_growth;
-  std::set<std::string> sized;
-  for (const CostAt& at : o.cost_at)
-    for (const auto& [name, size] : at.dims) sized.insert(name);
-  options.cost_symbols.assign(sized.begin(), sized.end());
+  for (const CostAt& at : o.cost_at) options.cost_points.push_back({at.dims, at.weight});
   if (o.max_memory != ~std::size_t{0}) options.max_memory = o.max_memory;
   if (o.progress)
     options.progress = [&progress = o.progress](const std::string& stage, const IterationStats* i) {
@@ -391,7 +388,8 @@ Expected<Difference> run_diff(const Model& first, const Model& second, const Opt
   if (!run) return run.error();
   DiffOptions options;
   options.run = *std::move(run);
-  options.cost = setup->cost.get();
+  options.setup = &*setup;
+  for (const CostAt& at : o.cost_at) options.points.push_back({at.dims, at.weight});
   const saturate::Model &a = first.impl().model, &b = second.impl().model;
   const absl::StatusOr<ModelDiff> diff = diff_models(a, b, options);
   if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};

@@ -194,7 +194,7 @@ struct Options {
   std::vector<std::string> prefer = {};        // what it would rather have, beside its own wishes: "single-heads"
   std::string cost = {};                       // nodes, flops, bytes, roofline, measured or a file; "": the target's own
   CostModel cost_model = {};                   // instead of `cost`
-  std::vector<CostAt> cost_at = {};            // the weighted mean counts; empty: 1 for first axes, 128 for others
+  std::vector<CostAt> cost_at = {};            // the weighted mean counts; empty: by what inputs hold (docs/sizes.md)
   double memory_slack = 0;                     // how much dearer the result may be for a lower peak of memory, as a share of the cost
   std::optional<double> max_growth = {};       // how many times the model's weights the result's may take, 1 or more
   double constant_cost = 1.0 / 65536;          // of a byte of a new constant, for `cost_model`

@@ -208,11 +208,7 @@ OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& com
   options.extractor = args.extractor;
   options.memory_slack = args.memory_slack;
   options.max_growth = args.max_growth;
-  std::set<std::string> names;
-  if (const auto points = parse_cost_points(args.cost_at); points.ok())
-    for (const CostPoint& point : *points)
-      for (const auto& [name, size] : point.symbols) names.insert(name);
-  options.cost_symbols.assign(names.begin(), names.end());
+  if (const auto points = parse_cost_points(args.cost_at); points.ok()) options.cost_points = *points;
   return options;
 }
 

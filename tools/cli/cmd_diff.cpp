@@ -23,7 +23,8 @@ int diff_command(const DiffArgs& args) {
   run->judges.clear();  // what is shown is told by one runtime
   DiffOptions options;
   options.run = *std::move(run);
-  options.cost = setup->cost.get();
+  options.setup = &*setup;
+  if (const auto points = parse_cost_points(args.saturate.cost_at); points.ok()) options.points = *points;
   const absl::StatusOr<ModelDiff> diff = diff_models(models[0], models[1], options);
   if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, "", "interrupted", "");
   if (!diff.ok()) return fail(kExitFile, args.second, std::string(diff.status().message()), "");

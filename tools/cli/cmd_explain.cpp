@@ -9,6 +9,7 @@
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/io_rank.h"
+#include "tools/pipeline/prediction.h"
 #include "tools/pipeline/report.h"
 
 namespace saturate {
@@ -42,8 +43,9 @@ void print(const ExplainArgs& args, const OptimizeReport& report, const SettledT
     print_text(rows.size() > 1 ? format_table(rows) : "no rule fired\n");
   }
   const std::string_view stop = to_string(report.run.stop);
-  print_text(fmt::format("\nstopped: {} after {} iterations; cost {:.6g} before, {:.6g} after ({})\n", stop, report.run.iterations.size(),
-                         report.cost_before, report.cost_after, report.cost_model));
+  const std::string end =
+      fmt::format("stopped: {} after {} iterations; {}", stop, report.run.iterations.size(), predicted_text(prediction_of(report)));
+  print_text(fmt::format("\n{}\n", wrapped(end, args.common.look().width, 2)));
   if (!settled.release.empty()) print_text(fmt::format("{}: for {}\n", settled.given, settled.release));
   for (const std::string& warning : report.warnings) print_text(fmt::format("warning: {}\n", warning));
 }
@@ -60,6 +62,8 @@ json report_json(const std::string& path, const OptimizeReport& report, const st
           {"stop_reason", std::string(to_string(report.run.stop))},
           {"cost_before", report.cost_before},
           {"cost_after", report.cost_after},
+          {"cost_unit", report.cost_unit},
+          {"predicted", predicted_text(prediction_of(report))},
           {"warnings", report.warnings}};
 }
 

@@ -11,6 +11,7 @@
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/pipeline.h"
+#include "tools/pipeline/prediction.h"
 #include "tools/pipeline/report.h"
 
 namespace saturate {
@@ -49,9 +50,14 @@ std::vector<Listed> list_graphs(const OptimizeResult& result, const ExtractArgs&
   return graphs;
 }
 
-void print_graphs(const std::vector<Listed>& graphs, const ExtractArgs& args, const std::string& cost_model) {
+std::string sizes_line(const OptimizeReport& report) {
+  const std::string sizes = sizes_text(report.assumed_sizes, report.cost_points);
+  return sizes.empty() ? "" : sizes + "\n";
+}
+
+void print_graphs(const std::vector<Listed>& graphs, const ExtractArgs& args, const OptimizeReport& report) {
   json rows = json::array();
-  std::vector<std::vector<std::string>> table{{"graph", "nodes", "cost", "verified"}};
+  std::vector<std::vector<std::string>> table{{"graph", "nodes", fmt::format("predicted ({})", report.cost_model), "verified"}};
   for (const Listed& g : graphs) {
     const GraphStats stats = graph_stats(*g.model);
     rows.push_back({{"graph", g.path},
@@ -59,14 +65,15 @@ void print_graphs(const std::vector<Listed>& graphs, const ExtractArgs& args, co
                     {"nodes", stats.nodes},
                     {"operators", stats.operators},
                     {"cost", g.cost},
-                    {"cost_model", cost_model},
+                    {"cost_model", report.cost_model},
+                    {"cost_unit", report.cost_unit},
                     {"verified", verdict(g)}});
-    table.push_back({g.path, fmt::format("{}", stats.nodes), fmt::format("{:.6g}", g.cost), verdict(g)});
+    table.push_back({g.path, fmt::format("{}", stats.nodes), cost_text(g.cost, report.cost_unit), verdict(g)});
   }
   if (args.common.json)
     print_json(rows);
   else if (!args.common.quiet())
-    print_text(format_table(table));
+    print_text(format_table(table) + sizes_line(report));
 }
 
 int save_all(const std::vector<Listed>& graphs, const std::string& folder, const CommonArgs& common) {
@@ -117,7 +124,7 @@ int extract_command(const ExtractArgs& args) {
   }
   if (!args.output.empty())
     if (const int code = save_all(graphs, args.output, args.common); code != kExitOk) return code;
-  print_graphs(graphs, args, setup->cost->name());
+  print_graphs(graphs, args, result->report);
   return kExitOk;
 }
 

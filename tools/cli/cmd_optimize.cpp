@@ -323,7 +323,8 @@ RunEnd find_difference(const OptimizeArgs& args, const LoadedRun& run, const Opt
   options.run = run.options.check;
   options.run.threads = args.common.threads;
   options.run.cancel = args.common.cancel;
-  options.cost = run.setup.cost.get();
+  options.setup = &run.setup;
+  options.points = report.cost_points;
   options.made = report.provenance;
   absl::StatusOr<ModelDiff> diff = diff_models(run.model, result, options);
   if (!diff.ok()) return failed(diff.status(), args.output);

@@ -227,8 +227,8 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->group(group);
   app->add_option(
          "--cost-at", args.cost_at,
-         "dim sizes at which costs are evaluated, and their weight; may be repeated: the weighted mean counts (default: 1 for first "
-         "axes, 128 for others)")
+         "dim sizes at which costs are evaluated, and their weight; may be repeated: the weighted mean counts (default: by what inputs "
+         "hold, docs/sizes.md)")
       ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
       ->expected(1)
       ->take_all()

@@ -293,6 +293,10 @@ void add_diff(CLI::App& app, DiffArgs& diff) {
   verb->add_option("--target", diff.saturate.target, "whose costs are predicted: ort-cpu (default), onnx, or a JSON file")
       ->type_name("TARGET");
   verb->add_option("--cost", diff.saturate.cost, "cost model (default: the target's own)")->type_name("MODEL");
+  verb->add_option("--cost-at", diff.saturate.cost_at, "dim sizes at which costs are evaluated (as of optimize)")
+      ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
+      ->expected(1)
+      ->take_all();
   verb->add_option("--seed", diff.check.seed, "seed of the random inputs (default 0)")->type_name("N");
   add_max_memory(verb, diff.check.max_memory, "memory in MB that the tensors of one run may take together (default: 4096)");
   add_time(verb, diff.check.seconds, "seconds after which no new run is begun (default 60)");

@@ -15,6 +15,7 @@
 #include "tools/diff/node_text.h"
 #include "tools/diff/regions.h"
 #include "tools/io/dims.h"
+#include "tools/pipeline/prediction.h"
 #include "tools/pipeline/provenance.h"
 #include "tools/pipeline/stages.h"
 
@@ -223,7 +224,6 @@ class Differ {
     for (int side : {0, 1}) {
       prices[side] = node_prices(*sides[side]);
       out_.nodes[side] += sides[side]->model->graph.nodes.size();
-      for (const double price : prices[side]) out_.cost[side] += price;
     }
     for (int side : {0, 1}) out_.equal_nodes[side] += found.equal.size() + found.constants[side];
     compare_types(*a, *b, matching);
@@ -237,10 +237,14 @@ class Differ {
 
   std::vector<double> node_prices(const LoweredGraph& graph) const {
     std::vector<double> out(graph.lowered.sources.size());
-    if (!options_.cost) return out;
+    if (!options_.setup) return out;
     const OnnxEGraph& g = *graph.g;
-    const std::unique_ptr<CostModel> ready = options_.cost->for_graph(g, usual_sizes(*graph.model));
-    const CostModel& cost = ready ? *ready : *options_.cost;
+    const CostModel& given = *options_.setup->cost;
+    std::map<std::string, std::int64_t> sizes =
+        out_.predicted ? numbers_of(out_.predicted->assumed) : std::map<std::string, std::int64_t>();
+    sizes.merge(numbers_of(sizes_of_table(*graph.model)));
+    const std::unique_ptr<CostModel> ready = given.for_graph(g, sizes);
+    const CostModel& cost = ready ? *ready : given;
     for (std::size_t i = 0; i < out.size(); ++i) {
       const Source& s = graph.lowered.sources[i];
       if (s.op == kNone) continue;
@@ -406,6 +410,27 @@ void group(ModelDiff& diff) {
   std::stable_sort(diff.groups.begin(), diff.groups.end(), [&](const DiffGroup& a, const DiffGroup& b) { return size(a) > size(b); });
 }
 
+// Both at the sizes of the first.
+std::optional<Prediction> predict(const Model& first, const Model& second, const DiffOptions& options) {
+  const Setup& setup = *options.setup;
+  Prediction out;
+  out.cost_model = setup.cost->name(), out.unit = setup.cost->unit(), out.target = setup.target.name;
+  out.given = options.points;
+  std::map<std::string, std::int64_t> given(options.run.sizes.begin(), options.run.sizes.end());
+  if (!options.points.empty()) given.insert(options.points[0].symbols.begin(), options.points[0].symbols.end());
+  out.assumed = assumed_sizes(first, given);
+  for (const auto& [symbol, size] : assumed_sizes(second, given)) out.assumed.try_emplace(symbol, size);
+  AssumedSizes all = out.assumed;
+  for (const auto& [symbol, size] : options.run.sizes) all[symbol] = {size, ""};
+  const auto before = predicted_price(first, setup.rules, setup.target, *setup.cost, all);
+  const auto after = predicted_price(second, setup.rules, setup.target, *setup.cost, all);
+  if (!before.ok() || !after.ok()) return std::nullopt;
+  out.before = before->price.cost, out.after = after->price.cost;
+  const double error = setup.cost->relative_error();
+  if (error > 0 && setup.target.fuses_at_load && prices_fusions(*setup.cost)) out.ratio = ratio_range(*before, *after, error);
+  return out;
+}
+
 }  // namespace
 
 bool ModelDiff::equal() const {
@@ -415,7 +440,7 @@ bool ModelDiff::equal() const {
 
 absl::StatusOr<ModelDiff> diff_models(const Model& first, const Model& second, const DiffOptions& options) {
   ModelDiff out;
-  if (options.cost) out.cost_model = options.cost->name();
+  if (options.setup) out.predicted = predict(first, second, options);
   compare_infos("input", given_inputs(first), given_inputs(second), out.interface);
   compare_infos("output", all_of(first.graph.outputs), all_of(second.graph.outputs), out.interface);
   compare_imports(first, second, out.imports);

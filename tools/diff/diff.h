@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "nlohmann/json_fwd.hpp"
 #include "onnx_bridge/model/model.h"
 #include "tools/pipeline/optimize.h"
+#include "tools/pipeline/prediction.h"
+#include "tools/pipeline/setup.h"
 #include "tools/verify/verify.h"
 
 namespace saturate {
@@ -49,8 +52,7 @@ struct DiffWeights {
 struct ModelDiff {
   std::size_t nodes[2] = {0, 0};        // of the graphs that were compared: the main one, and bodies of nodes that both have
   std::size_t equal_nodes[2] = {0, 0};  // of each model: those that stand in no region
-  double cost[2] = {0, 0};
-  std::string cost_model;
+  std::optional<Prediction> predicted;
   std::vector<std::string> interface, imports, functions, types;  // a line each; types: of values that both have
   DiffWeights weights;
   std::vector<DiffRegion> regions;
@@ -63,7 +65,8 @@ struct ModelDiff {
 
 struct DiffOptions {
   VerifyOptions run;                 // sizes, seed, threads, seconds, memory, cancel, runtime
-  const CostModel* cost = nullptr;   // null: nothing is predicted
+  const Setup* setup = nullptr;      // whose costs are predicted; null: nothing is
+  std::vector<CostPoint> points;     // that its cost model was given
   std::span<const Provenance> made;  // of the second model's nodes, where it is the result of optimizing the first
 };
 

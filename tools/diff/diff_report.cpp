@@ -8,6 +8,7 @@
 #include "tools/diff/diff.h"
 #include "tools/diff/labels.h"
 #include "tools/io/table.h"
+#include "tools/pipeline/prediction.h"
 
 namespace saturate {
 namespace {
@@ -52,23 +53,14 @@ double cost_of(const std::vector<DiffNode>& nodes) {
   return sum;
 }
 
-// Seconds as people read them; other costs as numbers.
-std::string cost_text(double cost, const std::string& model) {
-  const bool seconds = model.find("measured") != std::string::npos || model.find("roofline") != std::string::npos;
-  return seconds ? human_seconds(cost) : fmt::format("{:.4g}", cost);
-}
-
 class Text {
  public:
   Text(const ModelDiff& diff, bool all) : diff_(diff), all_(all) {}
 
   std::string run(const std::string& first, const std::string& second) {
-    std::string head =
-        fmt::format("{} -> {}   {} -> {} operators, {} of them equal", first, second, diff_.nodes[0], diff_.nodes[1], diff_.equal_nodes[1]);
-    if (!diff_.cost_model.empty())
-      head += fmt::format("   {} -> {} predicted for operators alone ({})", cost_text(diff_.cost[0], diff_.cost_model),
-                          cost_text(diff_.cost[1], diff_.cost_model), diff_.cost_model);
-    lines_.push_back(head);
+    lines_.push_back(fmt::format("{} -> {}   {} -> {} operators, {} of them equal", first, second, diff_.nodes[0], diff_.nodes[1],
+                                 diff_.equal_nodes[1]));
+    if (diff_.predicted) lines_.push_back(cut(predicted_text(*diff_.predicted)));
     if (diff_.equal()) lines_.push_back("no difference");
     if (!diff_.proven)
       lines_.push_back(cut(fmt::format("matched by structure only, for the models could not be run: {}", diff_.why_not_proven)));
@@ -135,8 +127,10 @@ class Text {
     if (one.unproven && diff_.proven) head += "   VALUES DIFFER";
     const std::string removed = operators_of(one.before, one.before.size() <= 2), added = operators_of(one.after, true);
     std::string cost;
-    if (!diff_.cost_model.empty() && before + after > 0)
-      cost = fmt::format("   {} -> {}", cost_text(before, diff_.cost_model), cost_text(after, diff_.cost_model));
+    if (diff_.predicted && diff_.predicted->unit != "operators" && before + after > 0) {
+      const auto [was, is] = cost_texts(before, after, diff_.predicted->unit);
+      cost = fmt::format("   {} -> {}", was, is);
+    }
     const std::string why = one.why.empty() ? "" : fmt::format("   why  {}", fmt::join(one.why, " -> "));
     constexpr std::size_t kSmall = 4;
     if (one.before.size() + one.after.size() <= kSmall && why.empty())
@@ -189,9 +183,11 @@ json to_json(const ModelDiff& diff) {
           {"nodes_after", diff.nodes[1]},
           {"equal_nodes_before", diff.equal_nodes[0]},
           {"equal_nodes_after", diff.equal_nodes[1]},
-          {"cost_model", diff.cost_model},
-          {"cost_before", diff.cost[0]},
-          {"cost_after", diff.cost[1]},
+          {"cost_model", diff.predicted ? json(diff.predicted->cost_model) : json("")},
+          {"cost_unit", diff.predicted ? json(diff.predicted->unit) : json("")},
+          {"cost_before", diff.predicted ? diff.predicted->before : 0},
+          {"cost_after", diff.predicted ? diff.predicted->after : 0},
+          {"predicted", diff.predicted ? json(predicted_text(*diff.predicted)) : json(nullptr)},
           {"proven", diff.proven},
           {"runtime", diff.runtime.empty() ? json("saturate") : json(diff.runtime)},
           {"why_not_proven", diff.why_not_proven},

@@ -13,7 +13,7 @@
 #include "onnx_bridge/convert/lower.h"
 #include "rules/compile/near_miss.h"
 #include "tools/io/table.h"
-#include "tools/pipeline/stages.h"
+#include "tools/pipeline/assumed_sizes.h"
 
 namespace saturate {
 namespace {
@@ -346,7 +346,7 @@ absl::StatusOr<Quantization> quantization(const Model& model, const Target& targ
   OnnxEGraph g(*evaluator);
   const auto lowered = lower(model, g, {});
   if (!lowered.ok()) return lowered.status();
-  const CostOptions sizes = with_all_symbols({}, g, usual_sizes(model));
+  const CostOptions sizes = with_all_symbols({}, g, numbers_of(assumed_sizes(model, g, *lowered)));
   return Quantized(g, *lowered, target).run(sizes);
 }
 

@@ -15,6 +15,7 @@
 #include "tools/explain/quantization.h"
 #include "tools/pipeline/fused.h"
 #include "tools/pipeline/graph_stats.h"
+#include "tools/pipeline/prediction.h"
 
 namespace saturate {
 namespace {
@@ -386,8 +387,10 @@ class PlaceExplainer {
     if (std::isinf(*pinned))
       return missing_operand(n).value_or("nothing that the target can run has it: what it needs cannot be chosen with it");
     place.pinned_cost = *pinned;
-    return fmt::format("the extractor preferred {}: the result costs {:.6g} with {} and {:.6g} without ({})", instead_of(id), *pinned,
-                       key.op_type, run_.selection.cost, setup_.cost->name());
+    const double more = *pinned - run_.selection.cost;
+    return fmt::format("the extractor preferred {}: with {} the result is predicted to cost {} {} ({:.2g} % of all; {})", instead_of(id),
+                       key.op_type, cost_text(std::abs(more), setup_.cost->unit()), more < 0 ? "less" : "more",
+                       run_.selection.cost > 0 ? 100 * std::abs(more) / run_.selection.cost : 0, setup_.cost->name());
   }
 
   // What the result has for a class.

@@ -10,8 +10,8 @@
 #include "onnx_bridge/file/io.h"
 #include "tools/io/sha256.h"
 #include "tools/judge/given_model.h"
+#include "tools/pipeline/assumed_sizes.h"
 #include "tools/pipeline/graph_stats.h"
-#include "tools/pipeline/stages.h"
 #include "tools/verify/trial.h"
 #include "tools/verify/verify.h"
 
@@ -30,7 +30,7 @@ constexpr double kNever = std::numeric_limits<double>::quiet_NaN();
 // Sizes of all symbols of the inputs: those of the point, else the usual ones, else as predictions have them.
 Sizes sizes_of(const Model& model, const InputDrawer& drawer, const CostPoint& point) {
   const CostOptions otherwise;
-  const auto usual = usual_sizes(model);
+  const auto usual = numbers_of(assumed_sizes(model, point.symbols));
   Sizes sizes;
   for (const std::string& symbol : drawer.symbols()) {
     const auto given = point.symbols.find(symbol);

@@ -12,58 +12,6 @@
 namespace saturate {
 namespace {
 
-// Whether the operator takes a cache at this place: keys and values of earlier positions.
-bool takes_cache(const Node& node, std::size_t place) {
-  if (node.op_type == "Concat") return place == 0 && node.inputs.size() == 2;
-  const auto versions = schema_versions(node.domain, node.op_type);
-  if (versions.empty() || place >= versions.back()->inputs.size()) return false;
-  return one_of(versions.back()->inputs[place].name, {"past_key", "past"});
-}
-
-// Names of the open dims of inputs that index a table of the model, where another input is a cache: then one position at a time is usual.
-std::set<std::string> next_positions(const Model& model) {
-  std::set<std::string> tables, positions, of_caches;
-  std::map<std::string, const ValueInfo*> inputs;
-  for (const Initializer& table : model.graph.initializers) tables.insert(table.name);
-  for (const ValueInfo& input : model.graph.inputs)
-    if (input.type.shape) inputs[input.name] = &input;
-  const auto add_symbols = [&](const ValueInfo& input, std::set<std::string>& symbols) {
-    for (const DimSpec& dim : *input.type.shape)
-      if (const auto* symbol = std::get_if<std::string>(&dim)) symbols.insert(*symbol);
-  };
-  for (const Node& node : model.graph.nodes)
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const auto it = inputs.find(node.inputs[i]);
-      if (it == inputs.end()) continue;
-      const ValueInfo& input = *it->second;
-      if (node.op_type == "Gather" && i == 1 && tables.contains(node.inputs[0])) add_symbols(input, positions);
-      if (takes_cache(node, i) && is_floating(input.type.dtype) && input.type.shape->size() >= 3) add_symbols(input, of_caches);
-    }
-  if (of_caches.empty()) return {};
-  std::erase_if(positions, [&](const std::string& symbol) { return of_caches.contains(symbol); });
-  return positions;
-}
-
-}  // namespace
-
-std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
-  constexpr std::int64_t kBatch = 1, kSequence = 128;
-  std::map<std::string, std::int64_t> sizes;
-  for (const ValueInfo& input : model.graph.inputs) {
-    if (!input.type.shape) continue;
-    const auto& dims = *input.type.shape;
-    for (std::size_t axis = 0; axis < dims.size(); ++axis)
-      if (const auto* symbol = std::get_if<std::string>(&dims[axis])) {
-        std::int64_t& size = sizes[*symbol];
-        size = std::max(size, axis == 0 && dims.size() > 1 ? kBatch : kSequence);
-      }
-  }
-  for (const std::string& symbol : next_positions(model)) sizes[symbol] = 1;
-  return sizes;
-}
-
-namespace {
-
 // A choice that no release of ONNX Runtime dies of where it takes the model, of which it makes no product coarser than it is spelled, and
 // that computes no product twice: e-nodes that make up such a place are left out, else all that rules made.
 absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& options, const Task& task) {
@@ -134,7 +82,7 @@ absl::StatusOr<Selection> choose_within_growth(const Grown& grown, ExtractOption
 absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64_t limit, std::map<std::string, std::int64_t> sizes,
                                                   const NotComputed& not_computed, const Task& task) {
   auto chosen = std::make_unique<Chosen>();
-  sizes.merge(usual_sizes(*grown.model));
+  if (!grown.where.empty()) sizes.merge(numbers_of(sizes_of_table(*grown.model)));
   ExtractOptions& options = chosen->options;
   options.extractor = task.options.extractor;
   options.memory_slack = task.options.memory_slack;
@@ -164,7 +112,7 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t limit, const NotComputed& not_computed, const Task& task) {
-  return choose_in(grown, limit, {}, not_computed, task);
+  return choose_in(grown, limit, numbers_of(task.sizes), not_computed, task);
 }
 
 bool note_not_computed(const Grown& grown, const Chosen& chosen, NotComputed& not_computed) {

@@ -210,7 +210,7 @@ class Grower {
     Grown graph;
     graph.model = &model;
     if (auto s = lowered(graph, outside); !s.ok()) return s;
-    sizes.merge(usual_sizes(model));
+    if (depth > 0) sizes.merge(numbers_of(sizes_of_table(model)));
     const absl::StatusOr<AtLoad> made = loaded_graph(graph, sizes);
     if (!made.ok()) return made.status();
     const AtLoad& loaded = *made;
@@ -250,6 +250,8 @@ class Grower {
     graph->where = std::move(where);
     task_.progress("lower");
     if (auto s = lowered(*graph, outside); !s.ok()) return s;
+    const auto& points = task_.options.cost_points;
+    if (depth == 0) task_.sizes = assumed_sizes(model, *graph->g, graph->lowered, points.empty() ? CostPoint().symbols : points[0].symbols);
     tell(*graph, "lower");
     if (task_.options.stop_after == "lower") return GrowResult(std::move(graph));
     if (auto c = saturate(*graph, without_, task_)) return GrowResult(*std::move(c));
@@ -335,7 +337,7 @@ absl::StatusOr<GrowResult> grow(const Model& model, const std::set<std::string>&
 
 absl::StatusOr<AtLoad> load(const Model& model, const Task& task) {
   AtLoad sum;
-  if (auto s = Grower({}, task).load(model, {}, {}, 0, sum); !s.ok()) return s;
+  if (auto s = Grower({}, task).load(model, {}, numbers_of(task.sizes), 0, sum); !s.ok()) return s;
   return sum;
 }
 

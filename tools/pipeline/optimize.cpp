@@ -1,6 +1,7 @@
 #include "tools/pipeline/optimize.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 #include "egraph/explain.h"
@@ -89,9 +90,12 @@ std::vector<std::string> applied_rules(const RuleSet& rules, const RunReport& ru
 }
 
 void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
-  if (options.cost_symbols.empty()) return;
-  const auto known = usual_sizes(model);
-  for (const std::string& name : options.cost_symbols) {
+  std::set<std::string> given;
+  for (const CostPoint& point : options.cost_points)
+    for (const auto& [name, size] : point.symbols) given.insert(name);
+  if (given.empty()) return;
+  const auto known = sizes_of_table(model);
+  for (const std::string& name : given) {
     const auto has = [&](const auto& symbol) { return symbol.first.find(name) != std::string::npos; };  // "past + 1" has past
     if (std::any_of(known.begin(), known.end(), has)) continue;
     std::string names;
@@ -118,7 +122,10 @@ void add_experiments(const Grown& grown, const Chosen& chosen, EmitOptions optio
     bool foldable = true;
     for (Id id = 0; id < s.by_class.size() && foldable; ++id) foldable = known(id);
     if (!foldable) continue;
-    if (auto emitted = emit_model(g, grown.lowered, s, *emitting); emitted.ok()) result.samples.push_back({*std::move(emitted), s.cost});
+    auto emitted = emit_model(g, grown.lowered, s, *emitting);
+    if (!emitted.ok()) continue;
+    const auto loaded = load(*emitted, task);
+    result.samples.push_back({*std::move(emitted), loaded.ok() ? loaded->price.cost : s.cost});
   }
 }
 
@@ -346,16 +353,18 @@ void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report
   if (task.options.opset || task.options.keep_opset || !task.has_rules()) return;
   const std::int64_t higher = target.newest_opset_with(report.before.operators, target.max_opset);
   if (higher <= attempt.limit()) return;
-  if (const auto cost = attempt.cost_at(higher)) report.newer = {newer->version, *cost};
+  double chosen = 0;
+  visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown&, const Chosen& c) { chosen += c.selection.cost; });
+  if (const auto cost = attempt.cost_at(higher); cost && chosen > 0) report.newer = {newer->version, report.cost_after * *cost / chosen};
 }
 
 // Prices of what will run: of the model and of the result as they are, with nothing in mind that rules found out.
 void note_loaded(const Model& model, const Model& result, const Task& task, OptimizeReport& report) {
-  if (!task.target.fuses_at_load || !prices_fusions(task.cost)) return;
-  const auto before = load(model, task), after = load(result, task);
+  const auto before = load(model, task), after = &result == &model ? before : load(result, task);
   if (!before.ok() || !after.ok()) return;
-  report.cost_before = before->price.cost, report.before_at_load = before->operators;
-  report.cost_after = after->price.cost, report.after_at_load = after->operators;
+  report.cost_before = before->price.cost, report.cost_after = after->price.cost;
+  if (!task.target.fuses_at_load || !prices_fusions(task.cost)) return;
+  report.before_at_load = before->operators, report.after_at_load = after->operators;
   if (const double error = task.cost.relative_error(); error > 0) report.cost_ratio = ratio_range(*before, *after, error);
 }
 
@@ -409,7 +418,7 @@ class AttemptVariants : public Variants {
 
   std::vector<Region> regions() const override {
     std::map<std::string, Region> all;
-    const auto usual = usual_sizes(model_);
+    const auto usual = numbers_of(task_.sizes);
     visit_graphs(attempt_.grown(), attempt_.chosen(), [&](const Grown& grown, const Chosen& chosen) {
       const CostOptions sizes = with_all_symbols(task_.options.sizes, *grown.g, usual);
       for (auto& [name, region] : regions_of(*grown.g, grown.lowered, chosen.selection, sizes)) {
@@ -434,8 +443,8 @@ class AttemptVariants : public Variants {
       if (!loaded.ok()) return loaded.status();
       nodes = *std::move(loaded);
     }
-    const Task task{task_.rules,        task_.target,  nodes ? *nodes : task_.cost, task_.options, task_.evaluator, task_.own,
-                    task_.newest_opset, task_.seconds, task_.wants_provenance,      &variant};
+    const Task task{task_.rules, task_.target,  nodes ? *nodes : task_.cost, task_.options, task_.evaluator, task_.own, task_.newest_opset,
+                    task_.sizes, task_.seconds, task_.wants_provenance,      &variant};
     return attempt_.another(task, variant.own_opset ? model_.opset("") : attempt_.limit());
   }
 
@@ -489,11 +498,11 @@ bool is_dearer(const OptimizeReport& report) {
 }
 
 // The original as the result.
-OptimizeResult as_it_came(const Model& model, const Task& task, double cost, OptimizeResult result) {
+OptimizeResult as_it_came(const Model& model, const Task& task, OptimizeResult result) {
   OptimizeReport& report = result.report;
   result.unchanged = true;
   result.model = model;
-  report.cost_before = report.cost_after = cost;
+  report.cost_after = report.cost_before;
   report.after_at_load = report.before_at_load;
   report.cost_ratio = std::nullopt;
   report.made.clear(), report.provenance.clear(), report.unwanted.clear();
@@ -515,9 +524,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.cost_unit = cost.unit();
   if (const auto on = cost.measured_on()) report.cost_of = beside_here(*on, target.release ? target.release->version : "");
   if (report.cost_of && report.cost_of->other_machine) report.cost_of->nearer = fitting_table(report.cost_of->here);
-  report.cost_sizes_given = !options.cost_symbols.empty();
-  for (const auto& [symbol, size] : usual_sizes(model))
-    if (symbol.find(' ') == std::string::npos) report.cost_sizes.emplace(symbol, size);
+  report.cost_points = options.cost_points;
   warn_of_the_model(model, options, report);
   const auto evaluator = make_evaluator(folding(report.before, options));
   const OwnOperators own = own_operators(model, rules, target);
@@ -529,6 +536,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
                   *evaluator,
                   own,
                   target.newest_opset_with(report.before.operators),
+                  report.assumed_sizes,
                   report.seconds,
                   options.provenance || options.annotate || has_metadata(model)};
 
@@ -546,9 +554,10 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   const absl::StatusOr<bool> unchanged = decide(model, attempt, task);
   if (!unchanged.ok()) return unchanged.status();
   if (*unchanged) {
-    double before = 0;
-    visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown&, const Chosen& chosen) { before += chosen.selection.cost_before; });
-    return as_it_came(model, task, before, std::move(result));
+    visit_graphs(attempt.grown(), attempt.chosen(),
+                 [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
+    note_loaded(model, model, task, report);
+    return as_it_came(model, task, std::move(result));
   }
   visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
     report.cost_before += chosen.selection.cost_before;
@@ -578,8 +587,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   const bool cost_decides = task.has_rules() && !options.decide && target.wishes.empty() && options.memory_slack <= 0;
   if (cost_decides && is_dearer(report) && AttemptVariants(model, attempt, task, result.model).may_stay()) {
     report.warnings.push_back("what the rules made would be dearer once the runtime has loaded it: the model is returned as it came");
-    const double before = report.cost_before;
-    return as_it_came(model, task, before, std::move(result));
+    return as_it_came(model, task, std::move(result));
   }
   note_newer(attempt, task, report);
   note_assumed(result.model, rules, target, report);

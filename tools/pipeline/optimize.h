@@ -16,6 +16,7 @@
 #include "extract/target/target.h"
 #include "onnx_bridge/model/model.h"
 #include "rules/compile/rule_set.h"
+#include "tools/pipeline/assumed_sizes.h"
 #include "tools/pipeline/graph_stats.h"
 #include "tools/pipeline/io_rank.h"
 #include "tools/pipeline/measured.h"
@@ -58,7 +59,7 @@ struct OptimizeOptions {
   // Bytes that folding may take in all; nullopt: some hundred MB, or a few times the model's weights where that is more.
   std::optional<std::size_t> max_memory;
   const std::atomic<bool>* abort = nullptr;  // ends also what is being folded
-  std::vector<std::string> cost_symbols;     // dims that costs were given sizes for; a warning names one that the model has not
+  std::vector<CostPoint> cost_points;        // what costs were given sizes for; a warning names a dim that the model has not
   bool dump_egraph = false;                  // return the main graph's extraction problem as egraph-serialize's JSON
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
   std::function<void(const StageView&)> after_stage;      // of the main graph and each body; again where a stage runs again
@@ -111,12 +112,12 @@ struct OptimizeReport {
   };
   std::vector<Unwanted> unwanted;
   std::string cost_model, target;
-  SettledTarget settled;                           // how the target got its release
-  std::string cost_unit;                           // CostModel::unit()
-  std::optional<MeasuredBesideHere> cost_of;       // CostModel::measured_on()
-  std::map<std::string, std::int64_t> cost_sizes;  // of symbols, where the user gave no size: what costs are for
-  bool cost_sizes_given = false;                   // --cost-at
-  Needs needs;                                     // what loads the result
+  SettledTarget settled;                      // how the target got its release
+  std::string cost_unit;                      // CostModel::unit()
+  std::optional<MeasuredBesideHere> cost_of;  // CostModel::measured_on()
+  AssumedSizes assumed_sizes;                 // of symbols, where the user gave no size
+  std::vector<CostPoint> cost_points;         // the sizes that he gave
+  Needs needs;                                // what loads the result
   // A newer release of the target's runtime, and what the result would cost for it.
   struct Newer {
     std::string release;
@@ -166,7 +167,7 @@ struct OptimizeResult {
   OptimizeReport report;
   struct Sample {
     Model model;
-    double cost = 0;
+    double cost = 0;  // as the report's
   };
   std::vector<Sample> samples;  // differ from `model` and from each other in the e-nodes they take
   std::string egraph;           // JSON, where asked for

@@ -63,8 +63,9 @@ std::set<std::string> values_of(const Graph& graph) {
 
 // Single nodes and values, for those who look for one.
 void tell_details(const Model& original, const Model& result, const CostModel& cost, OptimizeReport& report) {
-  if (auto nodes = node_costs(original, cost, report.cost_sizes); nodes.ok()) report.nodes_before = *std::move(nodes);
-  if (auto nodes = node_costs(result, cost, report.cost_sizes); nodes.ok()) report.nodes_after = *std::move(nodes);
+  const auto sizes = numbers_of(report.assumed_sizes);
+  if (auto nodes = node_costs(original, cost, sizes); nodes.ok()) report.nodes_before = *std::move(nodes);
+  if (auto nodes = node_costs(result, cost, sizes); nodes.ok()) report.nodes_after = *std::move(nodes);
   const std::set<std::string> kept = values_of(result.graph);
   for (const Node& node : original.graph.nodes)
     for (const std::string& output : node.outputs)

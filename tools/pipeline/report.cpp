@@ -11,6 +11,7 @@
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/fused.h"
+#include "tools/pipeline/prediction.h"
 #include "tools/pipeline/screen.h"
 
 namespace saturate {
@@ -73,8 +74,8 @@ std::string model_table(const OptimizeReport& r) {
       {"opset", fmt::format("{}", r.before.opset), fmt::format("{}", r.after.opset), signed_difference(r.before.opset, r.after.opset)});
   if (r.refused_before && r.refused_after && *r.refused_before + *r.refused_after > 0)
     rows.push_back(change_row(fmt::format("refused by {}", r.target), *r.refused_before, *r.refused_after));
-  rows.push_back({fmt::format("predicted cost ({})", r.cost_model), fmt::format("{:.6g}", r.cost_before),
-                  fmt::format("{:.6g}", r.cost_after), percent(r.cost_before, r.cost_after)});
+  const auto [before, after] = cost_texts(r.cost_before, r.cost_after, r.cost_unit);
+  rows.push_back({fmt::format("predicted ({})", r.cost_model), before, after, percent(r.cost_before, r.cost_after)});
   return format_table(rows);
 }
 
@@ -140,6 +141,20 @@ json io_rank_json(const IoRank& io) {
 json sizes_json(const Sizes& sizes) {
   json out = json::object();
   for (const auto& [symbol, size] : sizes) out[symbol] = size;
+  return out;
+}
+
+// Of the first sizes that the user gave, and of those that were assumed.
+Sizes cost_sizes(const OptimizeReport& r) {
+  Sizes out = r.cost_points.empty() ? Sizes() : r.cost_points.front().symbols;
+  for (const auto& [symbol, size] : r.assumed_sizes) out.emplace(symbol, size.size);
+  return out;
+}
+
+// What each is a count of.
+json assumed_json(const AssumedSizes& sizes) {
+  json out = json::object();
+  for (const auto& [symbol, size] : sizes) out[symbol] = size.what;
   return out;
 }
 
@@ -377,7 +392,9 @@ json to_json(const WholeReport& report) {
           {"cost_model", r.cost_model},
           {"cost_unit", r.cost_unit},
           {"cost_of", r.cost_of ? to_json(*r.cost_of) : json(nullptr)},
-          {"cost_sizes", r.cost_sizes},
+          {"cost_sizes", sizes_json(cost_sizes(r))},
+          {"cost_assumed", assumed_json(r.assumed_sizes)},
+          {"predicted", predicted_text(prediction_of(r))},
           {"cost_before", r.cost_before},
           {"cost_after", r.cost_after},
           {"cost_ratio", r.cost_ratio ? json::array({r.cost_ratio->first, r.cost_ratio->second}) : json(nullptr)},

@@ -8,13 +8,13 @@
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/fused.h"
+#include "tools/pipeline/prediction.h"
 
 namespace saturate {
 namespace {
 
 constexpr std::string_view kNoBreak = "\u00a0";
-constexpr std::size_t kLabel = 13;     // columns before what a label says
-constexpr std::size_t kMostSizes = 4;  // symbols of a predicted time
+constexpr std::size_t kLabel = 13;  // columns before what a label says
 
 std::string plural(std::size_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
@@ -27,41 +27,12 @@ std::string verdict(const WholeReport& report) {
                      plural(report.verify->cases.size(), "input"), difference_text(*report.verify));
 }
 
-// "-33 to -43 %", "too close to predict" where the error of predictions is larger, "-38 %" of what is counted; "" where nothing changes.
-std::string change_of(const OptimizeReport& r) {
-  const auto percent = [](double ratio) {
-    const std::string text = fmt::format("{:+.0f}", 100 * (ratio - 1));
-    return text == "-0" || text == "+0" ? std::string("0") : text;
-  };
-  if (r.cost_before <= 0 || r.cost_after == r.cost_before) return "";
-  if (!r.cost_ratio) return percent(r.cost_after / r.cost_before) + "\u00a0%; ";
-  const auto [least, most] = *r.cost_ratio;
-  if (least < 1 && most > 1) return "too close to predict; ";
-  return fmt::format("{}\u00a0to\u00a0{}\u00a0%; ", percent(most < 1 ? most : least), percent(most < 1 ? least : most));
-}
-
-// "1.91 -> 1.19 ms predicted (-33 to -43 %; ort-cpu, batch 1, seq 128)".
-std::string predicted(const OptimizeReport& r) {
-  const double before = r.cost_before, after = r.cost_after;
-  const std::string change = change_of(r);
-  std::string sizes;
-  std::size_t shown = 0;
-  for (const auto& [symbol, size] : r.cost_sizes)
-    if (shown++ < kMostSizes) sizes += fmt::format(", {}\u00a0{}", symbol, size);
-  if (shown > kMostSizes) sizes += ", ...";
-  if (r.cost_sizes_given) sizes = ", sizes of --cost-at";
-  if (r.cost_unit != "s")
-    return fmt::format("{:.4g} -> {:.4g} {}predicted ({}{})", before, after, r.cost_unit.empty() ? "" : r.cost_unit + " ", change,
-                       r.target);
-  const auto [unit, factor] = before < 1e-3 ? std::pair("us", 1e6) : before < 1 ? std::pair("ms", 1e3) : std::pair("s", 1.0);
-  return fmt::format("{:.3g} -> {:.3g} {} predicted ({}{}{})", before * factor, after * factor, unit, change, r.target, sizes);
-}
-
 std::string sizes_line(const OptimizeReport& r) {
   const std::string weights = r.before.parameter_bytes == r.after.parameter_bytes
                                   ? human_bytes(r.after.parameter_bytes)
                                   : fmt::format("{} -> {}", human_bytes(r.before.parameter_bytes), human_bytes(r.after.parameter_bytes));
-  return fmt::format("{} -> {} operators   weights {}   {}", r.before.nodes, r.after.nodes, weights, predicted(r));
+  return fmt::format("{} -> {} operators   weights {}   {}", r.before.nodes, r.after.nodes, weights,
+                     predicted_text(prediction_of(r), kNoBreak));
 }
 
 // Weights that are more by a tenth of the model, in words; else nothing.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "extract/onnx_problem.h"
+#include "tools/pipeline/assumed_sizes.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/pipeline/own_operators.h"
 
@@ -27,6 +28,7 @@ struct Task {
   const Evaluator& evaluator;
   const OwnOperators& own;
   std::int64_t newest_opset;               // that the target takes the model's operators in
+  AssumedSizes& sizes;                     // of the model's inputs, where the user gives none; there once it is lowered
   std::map<std::string, double>& seconds;  // by stage; grows
   bool wants_provenance = false;
   const Variant* variant = nullptr;  // to be chosen; null: the cheapest
@@ -69,8 +71,6 @@ struct Chosen {
 };
 // Constant classes whose value cannot be computed here, by graph.
 using NotComputed = std::map<const Grown*, std::set<Id>>;
-// Sizes for costs where the user gives none: the first axis of an input is a batch of one, another a sequence.
-std::map<std::string, std::int64_t> usual_sizes(const Model& model);
 // `limit`: the highest opset.
 absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t limit, const NotComputed& not_computed, const Task& task);
 // Adds the values that the choice wants and that cannot be computed; whether there are any.

@@ -262,6 +262,11 @@ std::uint64_t DimTable::knowledge() const {
   return impl_->table.knowledge();
 }
 
+std::string declared_name(const std::string& symbol) {
+  const std::size_t unnamed = symbol.rfind("]__");
+  return symbol.substr(0, unnamed == std::string::npos ? symbol.find('@') : unnamed + 1);
+}
+
 std::optional<std::string> DimTable::symbol_name(Dim d) const {
   ReadLock lock(impl_->mutex);
   const Atom* atom = impl_->table.plain_symbol(d);

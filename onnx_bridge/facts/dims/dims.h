@@ -94,4 +94,8 @@ class DimTable {
   std::unique_ptr<Impl> impl_;
 };
 
+// The name by which an input declares a symbol: without the input of a declared() one; of a dim without a name "x[1]", as facts_of_type()
+// hints.
+std::string declared_name(const std::string& symbol);
+
 }  // namespace saturate

@@ -34,7 +34,7 @@ class Options(TypedDict, total=False):
     cost: str | os.PathLike[str] | CostModel
     """"nodes", "flops", "bytes", "roofline", "measured", a file (docs/extraction.md), or a function of an `Operator` (default: the target's own)."""
     cost_at: Mapping[str, int] | Sequence[Mapping[str, int] | tuple[Mapping[str, int], float]]
-    """Dim sizes at which costs are evaluated, each with its weight or alone: the weighted mean counts (1 for first axes, 128 for others)."""
+    """Dim sizes at which costs are evaluated, each with its weight or alone: the weighted mean counts (else by what inputs hold, docs/sizes.md)."""
     memory_slack: float
     """How much dearer the result may be for a lower peak of memory, as a share of the cost (0)."""
     max_growth: float

@@ -100,7 +100,7 @@ class Report:
         rows.append(["all", *self.nodes, f"{self.nodes[1] - self.nodes[0]:+d}"])
         facts: list[list[object]] = [
             ["target", self.to_dict()["target"]],
-            [f"cost ({self.to_dict()['cost_model']})", f"{self.cost[0]:.6g} → {self.cost[1]:.6g}"],
+            ["predicted", self.to_dict()["predicted"]],
             ["stopped", self.stop_reason],
             ["verified", "yes" if self.verified else "no"],
         ]
