@@ -7,7 +7,7 @@
 
 #include "egraph/parallel.h"
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "kernels/runtime/team_scope.h"
 
 namespace saturate {

@@ -77,7 +77,9 @@ class KernelEvaluator : public Evaluator {
     RunMemory memory(*pool_, nullptr, nullptr, meter_);
     RunContext run{options_, memory};
     const double start = seconds_ < kNoDeadline ? steady_seconds() : 0;
-    const StopSign sign{cancel_, start + std::min(seconds_, kMostEvaluations * seconds_ - taken_)};
+    const StopSign* around = StopScope::current();
+    const double most = start + std::min(seconds_, kMostEvaluations * seconds_ - taken_);
+    const StopSign sign{cancel_, around == nullptr ? most : std::min(most, around->deadline)};
     const StopScope stop(sign.set() ? &sign : nullptr);
     std::vector<Value> readable = inputs;
     for (Value& value : readable)

@@ -13,7 +13,7 @@
 #include <unordered_set>
 
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"
