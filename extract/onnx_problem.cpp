@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/container/flat_hash_set.h"
+#include "egraph/stop.h"
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/border.h"
@@ -62,6 +63,7 @@ class ProblemBuilder {
     for (Id r : lowered_.roots) reach(e_.find(r));
     for (const auto& [id, node] : options_.pinned) reach(e_.find(id));
     while (!stack.empty()) {
+      heed_stop();
       const Id id = stack.back();
       stack.pop_back();
       candidates[id] = candidates_of(id);
@@ -151,6 +153,7 @@ class ProblemBuilder {
       return it->second;
     };
     for (Id id : p.class_id) {
+      heed_stop();
       std::vector<Candidate> more;
       for (Candidate& c : candidates[id]) {
         if (c.node == kNone || c.children.empty() || c.children[0] >= kBlockerBase) continue;
@@ -192,6 +195,7 @@ class ProblemBuilder {
       return it->second;
     };
     for (const Id id : p.class_id) {
+      heed_stop();
       std::vector<Candidate> kept;
       for (Candidate& c : candidates[id]) {
         const bool concerned = c.node != kNone && quantizes_weights_of(g_, *target_, e_.node(c.node), id);

@@ -1,6 +1,7 @@
 """Part `files`: changes model files at random (bytes, nodes, attributes, types, shapes, weights) and gives them to the command.
 
-Files are random graphs (graphs.py, bodies.py), optimized, run, inspected and explained in turns. Wrong is: a signal, a sanitizer's report, an exit
+Files are random graphs (graphs.py, bodies.py), quantized ones (quantized.py), functions of their nodes, and decoders (tests/python/decoders.py).
+They are optimized, run, inspected, explained and changed in turns, decoders also generated from and given a cache. Wrong is: a signal, a sanitizer's report, an exit
 status that the command doesn't document, an error that isn't one line `saturate: error: ...`, a file that was written in spite of it, or more
 than a minute.
 """
@@ -8,19 +9,35 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
-from . import bodies, graphs
+from . import bodies, graphs, quantized
 from .workers import outcome
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "python"))
+from decoders import Shape, decoder  # noqa: E402
+
 PROGRESS = re.compile(r"saturate: [\w ]+(: [^,]*)?, [\d.]+ s(,|$)")  # that long work prints where nobody looks: "saturate: verify, 10 s, at most 3 s left"
-VERBS = ("optimize", "optimize", "optimize", "run", "inspect", "explain")
-EXPECTED = {"optimize": (0, 1, 3, 4, 5), "run": (0, 1, 5), "inspect": (0, 1), "explain": (0, 1, 4)}
 WRITES = (0, 4)
+# The words behind a verb, and the exit statuses that it documents for a model that is what it may be.
+VERBS = {
+    "optimize": (["in.onnx", "-o", "out.onnx", "--time-limit", "10"], (0, 1, 3, 4, 5)),
+    "run": (["in.onnx", "-o", "out.npz", "--random", "--time-limit", "10", "--max-memory", "2000"], (0, 1, 5)),
+    "inspect": (["in.onnx"], (0, 1)),
+    "explain": (["in.onnx", "--op", "Attention"], (0, 1, 4)),
+    "diff": (["in.onnx", "in.onnx"], (0, 1, 3, 5)),
+    "transform": (["in.onnx", "-o", "out.onnx", "--pass", "precision:float16", "--time-limit", "10"], (0, 1, 2, 3, 5)),
+    "generate": (["in.onnx", "--prompt-ids", "1,2,3", "--max-new-tokens", "4", "--time-limit", "10"], (0, 1, 2, 5)),
+    "slm": (["in.onnx", "-o", "out.onnx", "--time-limit", "10"], (0, 1, 2, 3, 5)),
+    "kv_cache": (["in.onnx", "-o", "out.onnx", "--pass", "kv_cache", "--time-limit", "10"], (0, 1, 2, 3, 5)),
+}
+OF_GRAPHS = ("optimize", "optimize", "optimize", "run", "inspect", "explain", "transform", "diff")
+OF_DECODERS = ("generate", "slm", "kv_cache", "optimize", "generate", "slm")
 SECONDS = 50  # below a worker's
 SIZES = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 2**16, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1)
 
@@ -53,7 +70,27 @@ class Mutator:
         graphs = [model.graph] + [a.g for n in model.graph.node for a in n.attribute if a.HasField("g")]
         return self.pick(graphs)
 
+    def functions(self, model):
+        """Names, inputs and nodes of a function."""
+        function = self.pick(model.functions)
+        kind = self.rng.integers(6)
+        if kind == 0:
+            function.input.append(self.pick([*function.input, *function.output, ""]))
+        elif kind == 1 and function.output:
+            function.output[0] = self.pick([*function.input, "nowhere", ""])
+        elif kind == 2:
+            function.node.append(onnx.helper.make_node(function.name, list(function.input), ["self"], domain=function.domain))
+        elif kind == 3:
+            function.opset_import[0].version = self.pick(SIZES)
+        elif kind == 4:
+            function.attribute.append(self.pick(("axis", "", "alpha")))
+        elif function.node:
+            del function.node[int(self.rng.integers(len(function.node)))]
+        return model.SerializeToString()
+
     def nodes(self, model):
+        if model.functions and self.rng.random() < 0.7:
+            return self.functions(model)
         graph = self.graph_of(model)
         for _ in range(int(self.rng.integers(1, 4))):
             names = [o for n in graph.node for o in n.output] + [i.name for i in graph.input] + [i.name for i in graph.initializer] + ["", "nowhere"]
@@ -145,18 +182,47 @@ class Mutator:
             tensor.shape.dim.add().dim_param = self.pick(("n", "", "x0_0"))
 
 
-def drawn(seed):
+def random_graph(seed):
     while (case := graphs.random_graph(seed, "float32", bodies.STEPS)) is None:
         seed += 1_000_000_007
-    return case[0].SerializeToString()
+    return case[0]
+
+
+def quantized_graph(seed):
+    return quantized.model_of(*quantized.drawn(seed))
+
+
+def with_function(seed):
+    """The nodes of a random graph as a function, which is called twice."""
+    model = random_graph(seed)
+    graph = model.graph
+    model.ir_version = max(model.ir_version, 8)
+    inputs = [i.name for i in graph.input] + [i.name for i in graph.initializer if i.name not in {x.name for x in graph.input}]
+    outputs = [o.name for o in graph.output]
+    model.functions.append(onnx.helper.make_function("own", "Whole", inputs, outputs, list(graph.node), list(model.opset_import)))
+    model.opset_import.append(onnx.helper.make_opsetid("own", 1))
+    del graph.node[:]
+    graph.node.append(onnx.helper.make_node("Whole", inputs, outputs, domain="own"))
+    graph.node.append(onnx.helper.make_node("Whole", inputs, [f"{o}_again" for o in outputs], domain="own"))
+    return model
+
+
+def language_model(seed):
+    rng = np.random.default_rng(seed)
+    cache = str(rng.choice(["none", "growing", "sliding", "in-place"]))
+    fixed = {"batch": 1, "window": 4, "past": 12} if cache == "sliding" else {"batch": 1} if cache == "in-place" else {}
+    return decoder(Shape(cache=cache, positions=str(rng.choice(["input", "arange", "none"])), mask=bool(rng.integers(2)), layers=1, last_only=bool(rng.integers(2)), **fixed))
+
+
+KINDS = (random_graph, quantized_graph, with_function, language_model)
 
 
 def run(command, verb, folder):
     """(exit status, error text, whether a result was written)"""
-    source, out = folder / "in.onnx", folder / "out.onnx"
-    words = {"optimize": [source, "-o", out, "--time-limit", 10], "run": [source, "-o", folder / "out.npz"], "inspect": [source], "explain": [source, "--op", "Attention"]}[verb]
+    source = folder / "in.onnx"
+    name = "transform" if verb == "kv_cache" else verb
     try:
-        done = subprocess.run([*shlex.split(command), verb, *map(str, words)], capture_output=True, timeout=SECONDS, cwd=folder)
+        done = subprocess.run([*shlex.split(command), name, *VERBS[verb][0]], capture_output=True, timeout=SECONDS, cwd=folder)
     except subprocess.TimeoutExpired:
         return "hang", "", False
     written = sorted(p.name for p in folder.iterdir() if p != source)
@@ -172,7 +238,7 @@ def verdict(verb, status, text, written):
         return "no end"
     if status < 0 or "Sanitizer" in text or "runtime error:" in text:
         return "crash"
-    if status not in EXPECTED[verb]:
+    if status not in VERBS[verb][1]:
         return f"exit status {status}"
     if written and status not in WRITES:
         return f"exit status {status}, but {', '.join(written)} was written"
@@ -184,12 +250,13 @@ def verdict(verb, status, text, written):
 
 def work(seed, settings):
     mutator = Mutator(seed)
-    data = drawn(seed)
+    kind = KINDS[seed % len(KINDS)]
+    data = kind(seed).SerializeToString()
     try:
         changed = mutator.bytes(data) if mutator.rng.random() < 0.3 else mutator.nodes(onnx.ModelProto.FromString(data))
     except (DecodeError, ValueError, TypeError):
         return []
-    verb = VERBS[seed % len(VERBS)]
+    verb = mutator.pick(OF_DECODERS if kind is language_model else OF_GRAPHS)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "in.onnx").write_bytes(changed)

@@ -5,6 +5,7 @@
 #include <limits>
 #include <queue>
 
+#include "egraph/stop.h"
 #include "extract/solve/bit_rows.h"
 
 namespace saturate {
@@ -41,6 +42,7 @@ NodeChoice settle_in_order(const ExtractionProblem& p, const ParentIndex& parent
   for (std::uint32_t n = 0; n < p.num_nodes(); ++n)
     if ((missing[n] = parents.distinct_children(n)) == 0) offer(n);
   while (!queue.empty()) {
+    heed_stop();
     const std::uint32_t c = queue.top().second;
     queue.pop();
     if (settled[c]) continue;

@@ -5,6 +5,8 @@
 #include <limits>
 #include <queue>
 
+#include "egraph/stop.h"
+
 namespace saturate {
 
 LocalSearch::LocalSearch(const ExtractionProblem& problem, NodeChoice start)
@@ -24,8 +26,10 @@ bool LocalSearch::sweep() {
   complete();
   bool improved = false;
   const std::vector<std::uint32_t> order = order_;
-  for (std::uint32_t c : order)
+  for (std::uint32_t c : order) {
+    heed_stop();
     if (selected(c) && try_alternatives(c)) improved = true;
+  }
   complete();
   return try_groups() || improved;
 }
@@ -146,6 +150,7 @@ bool LocalSearch::try_groups() {
   std::vector<Move> users;  // of one unselected class: alternatives of selected ones
   bool improved = false;
   for (std::uint32_t shared = 0; shared < p_.num_classes(); ++shared) {
+    heed_stop();
     if (selected(shared) || choice_[shared] == kUnchosen) continue;
     users.clear();
     for (std::uint32_t n : parents_.of(shared)) {
@@ -203,6 +208,7 @@ void LocalSearch::complete() {
       if (missing[n] == 0) offer(n);
   }
   while (!queue.empty()) {
+    heed_stop();
     const std::uint32_t c = queue.top().second;
     queue.pop();
     if (settled[c]) continue;

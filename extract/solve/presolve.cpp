@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "egraph/stop.h"
 #include "extract/solve/bit_rows.h"
 #include "extract/solve/greedy.h"
 
@@ -74,6 +75,7 @@ class Presolver {
   Presolved run() {
     normalize();
     for (int round = 0; round < kMostRounds; ++round) {
+      heed_stop();
       if (!keep_derivable()) return std::move(out_);
       const bool fewer = drop_dominated();
       if (fewer && !keep_derivable()) return std::move(out_);

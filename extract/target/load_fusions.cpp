@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "egraph/stop.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/load_match.h"
 #include "extract/target/load_pattern.h"
@@ -86,6 +87,7 @@ class Adder {
     for (const std::string& op : fusion.pattern.operators)
       for (const NodeId n : by_operator_[op]) {
         if (found.size() > kMostFound) break;
+        heed_stop();
         if (!e_.is_live(n) || !matcher.is_one_of(fusion.pattern, n)) continue;
         for (auto& m : matcher.of_node(fusion.pattern, n, kMostOfNode))
           if (guards.hold(m)) found.emplace_back(view_.value_of(n), std::move(m));

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_set.h"
+#include "egraph/stop.h"
 #include "extract/extract.h"
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
@@ -246,10 +247,12 @@ class UnitBuilder {
     const UnitFinder finder(g_, target);
     const CoarseUnits coarse(g_, lowered);
     std::vector<FoundUnit> found;
-    for (const Id id : e_.classes())
+    for (const Id id : e_.classes()) {
+      heed_stop();
       for (const NodeId n : e_.class_nodes(id))
         for (FoundUnit& f : finder.find(n, id))
           if (!f.unit->coarse || !coarse.is_new(n)) found.push_back(std::move(f));
+    }
     for (const FoundUnit& f : found) add(f);
     if (!found.empty()) e_.rebuild();
   }

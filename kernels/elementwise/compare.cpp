@@ -120,9 +120,15 @@ Outputs where(KernelContext& ctx) {
     KernelOptions serial = ctx.options;
     serial.threads = 1;
     const KernelContext single{ctx.node, ctx.opset, ctx.inputs, ctx.num_outputs, serial, ctx.host};
-    select_elements<std::string, std::string>(single, condition, {x, y}, *dims, out->mutable_strings().data(),
-                                              {x.string_data().data(), y.string_data().data()});
-    return outputs_of(*std::move(out));
+    std::array<std::vector<const std::string*>, 2> texts;
+    for (const std::string& s : x.string_data()) texts[0].push_back(&s);
+    for (const std::string& s : y.string_data()) texts[1].push_back(&s);
+    std::vector<const std::string*> chosen(static_cast<std::size_t>(product(*dims)));
+    select_elements<const std::string*, const std::string*>(single, condition, {x, y}, *dims, chosen.data(),
+                                                            {texts[0].data(), texts[1].data()});
+    absl::StatusOr<Tensor> copied = ctx.copies(*dims, chosen.size(), [&](std::size_t i) -> const std::string& { return *chosen[i]; });
+    if (!copied.ok()) return copied.status();
+    return outputs_of(*std::move(copied));
   }
   switch (bit_width(x.dtype())) {
     case 8:

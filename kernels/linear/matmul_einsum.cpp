@@ -4,7 +4,7 @@
 #include <map>
 
 #include "kernels/linear/matmul.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "kernels/runtime/wrapping.h"
 #include "kernels/tensor/util.h"
 

@@ -72,7 +72,11 @@ absl::StatusOr<Tensor> scores_tensor(const KernelContext& ctx, DType to, const S
 Outputs classified(const KernelContext& ctx, const ClassLabels& labels, std::span<const std::size_t> chosen, const Scores& scores) {
   auto out = scores_tensor(ctx, DType::kFloat, scores);
   if (!out.ok()) return out.status();
-  return outputs_of(labels.tensor(chosen), *std::move(out));
+  if (labels.names.empty()) return outputs_of(labels.tensor(chosen), *std::move(out));
+  absl::StatusOr<Tensor> names = ctx.copies({static_cast<std::int64_t>(chosen.size())}, chosen.size(),
+                                            [&](std::size_t i) -> const std::string& { return labels.names[chosen[i]]; });
+  if (!names.ok()) return names.status();
+  return outputs_of(*std::move(names), *std::move(out));
 }
 
 namespace {

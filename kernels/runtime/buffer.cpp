@@ -364,6 +364,13 @@ std::shared_ptr<std::byte> RunMemory::result(std::size_t bytes) {
   return metered(bytes, [&] { return pool_.get_apart(bytes); });
 }
 
+std::shared_ptr<const void> RunMemory::hold(std::size_t bytes) {
+  static const auto nothing = std::make_shared<const char>();
+  if (meter_ == nullptr) return nothing;
+  if (!meter_->take(bytes)) return nullptr;
+  return {nothing.get(), [meter = meter_, bytes](const void*) { meter->give_back(bytes); }};
+}
+
 std::shared_ptr<std::byte> RunMemory::planned(std::size_t bytes) {
   std::lock_guard lock(mutex_);
   if (plan_ == nullptr) return pool_.get(bytes, trace_);

@@ -121,6 +121,8 @@ class RunMemory {
   std::shared_ptr<std::byte> tensor(std::size_t bytes);
   std::shared_ptr<std::byte> scratch(std::size_t bytes);  // from any thread, in any order
   std::shared_ptr<std::byte> result(std::size_t bytes);   // for what outlives the run
+  // Counts what lies elsewhere, such as strings, as long as what comes back lives. Null where the limit is passed.
+  std::shared_ptr<const void> hold(std::size_t bytes);
   bool owns(const std::byte* data) const { return pool_.in_arena(data); }
 
  private:

@@ -7,7 +7,7 @@
 
 #include "egraph/parallel.h"
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "kernels/runtime/team_scope.h"
 
 namespace saturate {
@@ -67,7 +67,7 @@ absl::StatusOr<Tensor> KernelContext::allocate(DType dtype, const Shape& dims) c
     return absl::ResourceExhaustedError(
         fmt::format("{}: an output of {} bytes is above the limit of {}", where(node), *bytes, options.memory_limit));
   }
-  if (dtype == DType::kString) return Tensor::strings(dims, std::vector<std::string>(static_cast<std::size_t>(product(dims))));
+  if (dtype == DType::kString) return copies(dims, static_cast<std::size_t>(product(dims)), [](std::size_t) { return std::string_view(); });
   if (absl::Status stopped = stop_status(); !stopped.ok()) return stopped;
   std::shared_ptr<std::byte> data = host.tensor_buffer(*bytes);
   if (data == nullptr) {
@@ -78,6 +78,26 @@ absl::StatusOr<Tensor> KernelContext::allocate(DType dtype, const Shape& dims) c
   }
   const std::span<const std::byte> view(data.get(), *bytes);
   return Tensor(dtype, dims, std::shared_ptr<const void>(std::move(data)), view);
+}
+
+std::size_t string_bytes(const Tensor& strings) {
+  std::size_t bytes = 0;
+  for (const std::string& s : strings.string_data()) bytes += string_bytes(s.size());
+  return bytes;
+}
+
+absl::StatusOr<std::shared_ptr<const void>> KernelContext::room_for_strings(std::size_t bytes) const {
+  if (absl::Status stopped = stop_status(); !stopped.ok()) return stopped;
+  std::shared_ptr<const void> room = bytes > options.memory_limit ? nullptr : host.hold(bytes);
+  if (room == nullptr)
+    return absl::ResourceExhaustedError(fmt::format("{}: strings of {} bytes are above the limit of memory", where(node), bytes));
+  return room;
+}
+
+Tensor KernelContext::held_strings(const Shape& dims, std::vector<std::string> values, std::shared_ptr<const void> room) {
+  Tensor out(DType::kString, dims, std::move(room), {});
+  out.mutable_strings() = std::move(values);
+  return out;
 }
 
 absl::StatusOr<Tensor> KernelContext::allocate_zeroed(DType dtype, const Shape& dims) const {

@@ -37,6 +37,8 @@ class KernelHost {
   virtual std::shared_ptr<std::byte> buffer(std::size_t bytes) = 0;
   // The same for a tensor that the kernel makes; on the thread that the kernel was called on. Null where there is no memory for it.
   virtual std::shared_ptr<std::byte> tensor_buffer(std::size_t bytes) { return buffer(bytes); }
+  // Counts memory that is no such buffer, as long as what comes back lives. Null where the run may not take it.
+  virtual std::shared_ptr<const void> hold(std::size_t bytes) = 0;
   // Whether the data lies in such a buffer.
   virtual bool owns(const std::byte*) const { return false; }
 };
@@ -53,6 +55,10 @@ struct NodeState {
   std::mutex mutex;
   std::shared_ptr<const void> value;
 };
+
+// What a string takes: short ones lie in the object itself.
+constexpr std::size_t string_bytes(std::size_t characters) { return sizeof(std::string) + (characters > 15 ? characters + 1 : 0); }
+std::size_t string_bytes(const Tensor& strings);
 
 struct KernelContext {
   const Node& node;
@@ -101,6 +107,22 @@ struct KernelContext {
   absl::StatusOr<Tensor> allocate_over(std::initializer_list<const Tensor*> over, DType dtype, const Shape& dims) const {
     return allocate_over(std::span(over.begin(), over.size()), dtype, dims);
   }
+
+  // Strings of an output, as text(i) gives them by reference: they are measured before one is copied.
+  template <typename Text>
+  absl::StatusOr<Tensor> copies(const Shape& dims, std::size_t count, const Text& text) const {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < count; ++i) bytes += string_bytes(text(i).size());
+    absl::StatusOr<std::shared_ptr<const void>> room = room_for_strings(bytes);
+    if (!room.ok()) return room.status();
+    std::vector<std::string> values;
+    values.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) values.emplace_back(text(i));
+    return held_strings(dims, std::move(values), *std::move(room));
+  }
+  // Room for strings that are made next, and the tensor of them that gives it back.
+  absl::StatusOr<std::shared_ptr<const void>> room_for_strings(std::size_t bytes) const;
+  static Tensor held_strings(const Shape& dims, std::vector<std::string> values, std::shared_ptr<const void> room);
 
   // kInvalidArgument / kUnimplemented naming operator and node.
   absl::Status invalid(std::string_view what) const;

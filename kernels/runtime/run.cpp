@@ -52,6 +52,7 @@ class StepHost : public KernelHost {
   std::shared_ptr<std::byte> tensor_buffer(std::size_t bytes) override {
     return makes_result() ? context_.memory.result(bytes) : context_.memory.tensor(bytes);
   }
+  std::shared_ptr<const void> hold(std::size_t bytes) override { return context_.memory.hold(bytes); }
   bool owns(const std::byte* data) const override {
     const auto& given = context_.given;
     return (!makes_result() && context_.memory.owns(data)) || std::find(given.begin(), given.end(), data) != given.end();

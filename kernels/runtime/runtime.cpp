@@ -38,6 +38,18 @@ absl::Status check_input(const ValueInfo& info, const Value& value) {
   return absl::OkStatus();
 }
 
+std::size_t taken_by(const Value& value) {
+  if (value.is_tensor()) {
+    const Tensor& t = value.tensor();
+    return t.dtype() == DType::kString ? string_bytes(t) : t.mapped() ? 0 : t.bytes().size();
+  }
+  std::size_t bytes = 0;
+  if (const auto* sequence = std::get_if<Sequence>(&value.v))
+    for (const Value& item : sequence->items) bytes += taken_by(item);
+  if (const auto* optional = std::get_if<Optional>(&value.v); optional && optional->value) bytes += taken_by(*optional->value);
+  return bytes;
+}
+
 class KernelEvaluator : public Evaluator {
  public:
   explicit KernelEvaluator(const EvaluatorOptions& options)
@@ -77,7 +89,9 @@ class KernelEvaluator : public Evaluator {
     RunMemory memory(*pool_, nullptr, nullptr, meter_);
     RunContext run{options_, memory};
     const double start = seconds_ < kNoDeadline ? steady_seconds() : 0;
-    const StopSign sign{cancel_, start + std::min(seconds_, kMostEvaluations * seconds_ - taken_)};
+    const StopSign* around = StopScope::current();
+    const double most = start + std::min(seconds_, kMostEvaluations * seconds_ - taken_);
+    const StopSign sign{cancel_, around == nullptr ? most : std::min(most, around->deadline)};
     const StopScope stop(sign.set() ? &sign : nullptr);
     std::vector<Value> readable = inputs;
     for (Value& value : readable)
@@ -149,6 +163,11 @@ struct Session::Impl {
     const MemoryOfSize known = sizes ? memory_of(*sizes) : MemoryOfSize{};
     const bool bounded = limits.memory != ~std::size_t{0};
     RunMemory memory(*pool, known.plan.get(), known.trace, bounded ? std::make_shared<MemoryMeter>(limits.memory) : nullptr);
+    const std::size_t given_bytes = bounded ? bytes_of(inputs) : 0;
+    const std::shared_ptr<const void> held = memory.hold(given_bytes);
+    if (held == nullptr)
+      return absl::ResourceExhaustedError(
+          fmt::format("inputs and strings of the model take {} bytes, above the {} that all tensors may take", given_bytes, limits.memory));
     const KernelOptions kernel_options{options.reference, shared_out ? static_cast<int>(team.threads()) : 1,
                                        std::min(options.memory_limit, limits.memory), limits.memory};
     const StopSign sign{options.cancel, limits.deadline};
@@ -171,6 +190,15 @@ struct Session::Impl {
     Outputs outputs = run_plan(*plan, std::move(inputs), {}, context);
     if (outputs.ok() && known.trace != nullptr) keep_trace(*sizes, known.trace);
     return outputs;
+  }
+
+  // What a run begins with: its inputs, and the model's strings, which lie in memory (weights are read where they lie in the file).
+  std::size_t bytes_of(const std::vector<Value>& inputs) const {
+    std::size_t bytes = 0;
+    for (const Value& v : inputs) bytes += taken_by(v);
+    for (const auto& [slot, value] : plan->constants)
+      if (value.is_tensor() && value.tensor().dtype() == DType::kString) bytes += taken_by(value);
+    return bytes;
   }
 
   // Of inputs of given sizes: the plan once a run was recorded, a new record where none was.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "onnx_bridge/model/evaluator.h"
 #include "onnx_bridge/model/model.h"
 

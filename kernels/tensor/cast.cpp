@@ -118,13 +118,20 @@ std::string text_of(T value) {
 }
 
 Outputs cast_to_strings(const KernelContext& ctx, const Tensor& x) {
-  if (const auto room = ctx.allocate(DType::kComplex128, x.dims()); !room.ok()) return room.status();
-  std::vector<std::string> out(static_cast<std::size_t>(x.size()));
+  constexpr std::size_t kMostDigits = 32;
+  const auto count = static_cast<std::size_t>(x.size());
+  if (count > ctx.options.memory_limit / string_bytes(kMostDigits)) return ctx.room_for_strings(~std::size_t{0}).status();
+  absl::StatusOr<std::shared_ptr<const void>> held = ctx.room_for_strings(count * string_bytes(kMostDigits));
+  if (!held.ok()) return held.status();
+  const auto made = [&](std::vector<std::string> texts) {
+    return outputs_of(KernelContext::held_strings(x.dims(), std::move(texts), *std::move(held)));
+  };
+  std::vector<std::string> out(count);
   if (is_tiny_float(x.dtype()) || is_tiny_integer(x.dtype())) {
     const auto values = to_doubles(ctx, x);
     if (!values.ok()) return values.status();
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = text_of(static_cast<float>((*values)[i]));
-    return outputs_of(Tensor::strings(x.dims(), std::move(out)));
+    return made(std::move(out));
   }
   if (!names(NumericAndBoolTypes{}, x.dtype())) return ctx.unsupported_dtype(x.dtype());
   const auto text = [&](std::size_t i, auto value) { out[i] = text_of(value); };
@@ -136,7 +143,7 @@ Outputs cast_to_strings(const KernelContext& ctx, const Tensor& x) {
     for_each_widened<std::int64_t>(x.dtype(), x.bytes().data(), out.size(), text);
   else
     for_each_widened<std::uint64_t>(x.dtype(), x.bytes().data(), out.size(), text);
-  return outputs_of(Tensor::strings(x.dims(), std::move(out)));
+  return made(std::move(out));
 }
 
 std::optional<double> number_of(std::string_view text) {

@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "kernels/ml/util.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate {

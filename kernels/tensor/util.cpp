@@ -98,9 +98,8 @@ absl::StatusOr<Tensor> Moving::take(std::size_t k) {
   Tensor carrier = std::move(made_[k].first);
   const Shape dims = made_[k].second;
   if (dtype_ == DType::kString) {
-    std::vector<std::string> values(static_cast<std::size_t>(carrier.size()));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = *pool_[carrier.data<std::uint64_t>()[i]];
-    return Tensor::strings(dims, std::move(values));
+    return ctx_.copies(dims, static_cast<std::size_t>(carrier.size()),
+                       [&](std::size_t i) -> const std::string& { return *pool_[carrier.data<std::uint64_t>()[i]]; });
   }
   if (!packed_) return carrier;
   auto packed = ctx_.allocate(dtype_, dims);

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "onnx_bridge/convert/emit_parts.h"
 #include "onnx_bridge/model/constant_inputs.h"
@@ -53,8 +54,10 @@ class NodeWriter {
 
   absl::Status write() {
     if (auto s = write_constants(); !s.ok()) return s;
-    for (std::size_t u : nodes_.in_order())
+    for (std::size_t u : nodes_.in_order()) {
+      heed_stop();
       if (auto s = write_unit(nodes_.units[u]); !s.ok()) return s;
+    }
     write_output_copies();
     drop_unread();
     return absl::OkStatus();
@@ -67,6 +70,7 @@ class NodeWriter {
     std::set<const Initializer*> written;
     std::vector<const Initializer*> kept;
     for (Id id : nodes_.classes) {
+      heed_stop();
       const Choice& c = nodes_.choice(id);
       if (c.folded) continue;
       const ENode node = task_.e().node(c.node);

@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "egraph/stop.h"
 #include "onnx_bridge/convert/emit_parts.h"
 
 namespace saturate {
@@ -74,6 +75,7 @@ void describe_values(const EmitTask& task, const SelectedNodes& nodes, const Val
   for (std::size_t i = 0; i < graph.value_info.size(); ++i) given.emplace(graph.value_info[i].name, i);
   for (const Initializer& i : graph.initializers) known.insert(i.name);
   for (const EmitUnit& unit : nodes.units) {
+    heed_stop();
     for (Id id : described_values(task, unit, changed)) {
       const Facts& f = task.g.facts(id);
       if (const auto it = given.find(names.of(id)); it != given.end()) sharpen(task, id, graph.value_info[it->second]);

@@ -4,6 +4,7 @@
 #include <climits>
 #include <set>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "onnx_bridge/convert/body_facts.h"
 #include "onnx_bridge/convert/calls.h"
@@ -86,8 +87,10 @@ class Lowerer {
     for (const ValueInfo& v : graph.value_info) declared_.emplace(v.name, &v.type);
     for (const ValueInfo& v : graph.outputs) declared_.emplace(v.name, &v.type);
     mark_used(graph, used);
-    for (const Node& node : graph.nodes)
+    for (const Node& node : graph.nodes) {
+      heed_stop();
       if (auto s = lower_node(node, model_.opset_imports, out_.values, used, true, 0); !s.ok()) return s;
+    }
     for (const ValueInfo& output : graph.outputs) {
       auto it = out_.values.find(output.name);
       if (it == out_.values.end()) return absl::InvalidArgumentError(fmt::format("graph output '{}' is made by no node", output.name));
@@ -404,6 +407,7 @@ class Lowerer {
     std::set<std::string> used(function.outputs.begin(), function.outputs.end());
     for (const Node& node : function.nodes) used.insert(node.inputs.begin(), node.inputs.end());
     for (const Node& node : function.nodes) {
+      heed_stop();
       // Bodies that draw random numbers, or hold subgraphs of which it is open what they do, stay calls.
       if (!function.opset_imports.contains(node.domain) && !called_function(model_, node)) return absl::OkStatus();
       if (!lower_part(bind_attributes(node, call, function), function.opset_imports, local, used, depth)) return absl::OkStatus();
@@ -494,6 +498,7 @@ class Lowerer {
     std::vector<Id> carried(source.inputs.begin() + 2, source.inputs.begin() + static_cast<std::ptrdiff_t>(node.inputs.size()));
     Id condition = !node.inputs[1].empty() ? source.inputs[1] : g_.constant(Tensor::of<bool>(DType::kBool, {}, std::array{true}));
     for (std::int64_t i = 0; i < *times; ++i) {
+      heed_stop();
       const auto goes_on = truth(condition);
       if (!goes_on) return absl::OkStatus();
       if (!*goes_on) break;

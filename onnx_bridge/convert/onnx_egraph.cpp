@@ -123,7 +123,37 @@ bool fits(const Facts& facts, std::size_t max_bytes, const DimTable& dims) {
   return bytes && *bytes <= max_bytes && facts.dtype != DType::kString;
 }
 
+constexpr std::size_t kLargeValue = std::size_t{1} << 20;
+
 }  // namespace
+
+// The latest large values, by canonical id at that time: of a product of products, each is made once.
+class LargeValues {
+ public:
+  const Tensor* find(Id id) const {
+    const auto it = std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == id; });
+    return it == values_.end() ? nullptr : &it->second;
+  }
+  void keep(Id id, const Tensor& value) {
+    const std::size_t bytes = value.bytes().size();
+    if (bytes <= kLargeValue || bytes > kMost) return;
+    for (; bytes_ > kMost - bytes; values_.pop_front()) bytes_ -= values_.front().second.bytes().size();
+    values_.emplace_back(id, value);
+    bytes_ += bytes;
+  }
+  // Whether there were any.
+  bool clear() {
+    bytes_ = 0;
+    const bool had = !values_.empty();
+    values_.clear();
+    return had;
+  }
+
+ private:
+  static constexpr std::size_t kMost = std::size_t{64} << 20;
+  std::deque<std::pair<Id, Tensor>> values_;
+  std::size_t bytes_ = 0;
+};
 
 struct OnnxEGraph::Impl : Analysis {
   explicit Impl(OnnxEGraph& owner_in, const Evaluator& evaluator_in) : owner(owner_in), evaluator(evaluator_in), egraph(this) {}
@@ -161,6 +191,7 @@ struct OnnxEGraph::Impl : Analysis {
   bool spreading = false;
   mutable std::mutex values_mutex;
   mutable absl::flat_hash_map<Id, std::optional<Tensor>> values;  // of evaluated classes, by canonical id at that time
+  mutable LargeValues large_values;
   mutable std::mutex watch_mutex;
   mutable absl::flat_hash_map<Id, std::vector<Id>> watched_from;  // class -> classes whose answers depend on it
   absl::flat_hash_map<Id, std::uint32_t> changes_seen;
@@ -498,11 +529,12 @@ std::span<const Dim> OnnxEGraph::literal_dims(OpId literal_op) const { return im
 namespace {
 
 // Evaluates the class by the first of its e-nodes that can be; `visiting` guards against cycles.
-std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max_bytes, std::vector<Id>& visiting) {
+std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max_bytes, std::vector<Id>& visiting, LargeValues& large) {
   const Facts& f = g.facts(id);
   if (f.value) return f.value;
   const EGraph& e = g.egraph();
   id = e.find(id);
+  if (const Tensor* kept = large.find(id)) return *kept;
   if (!f.constant || visiting.size() > kMaxFoldDepth || std::find(visiting.begin(), visiting.end(), id) != visiting.end())
     return std::nullopt;
   visiting.push_back(id);
@@ -529,7 +561,7 @@ std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max
         inputs.emplace_back();
         continue;
       }
-      auto v = evaluate_class(g, c, ~std::size_t{0}, visiting);
+      auto v = evaluate_class(g, c, ~std::size_t{0}, visiting, large);
       if (!(ok = v.has_value())) break;
       inputs.emplace_back(std::move(*v));
     }
@@ -540,10 +572,13 @@ std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max
     call.attributes = key->attributes;
     call.inputs.assign(inputs.size(), "x");
     call.outputs.assign(static_cast<std::size_t>(key->outputs), "y");
-    auto outputs = g.evaluator().evaluate(call, key->domain.empty() ? 28 : 1, inputs);
+    const std::int64_t opset = key->domain.empty() ? 28 : 1;
+    auto outputs = g.evaluator().evaluate(call, opset, inputs);
+    if (absl::IsResourceExhausted(outputs.status()) && large.clear()) outputs = g.evaluator().evaluate(call, opset, inputs);
     if (!outputs.ok() || outputs->size() <= output || !(*outputs)[output].is_tensor()) continue;
     if ((*outputs)[output].tensor().bytes().size() > max_bytes) continue;
     result = (*outputs)[output].tensor();
+    large.keep(id, *result);
     break;
   }
   visiting.pop_back();
@@ -580,8 +615,8 @@ std::optional<Tensor> OnnxEGraph::value(Id id, std::size_t max_bytes) const {
   const std::lock_guard lock(impl_->values_mutex);
   if (auto it = impl_->values.find(id); it != impl_->values.end()) return it->second;
   std::vector<Id> visiting;
-  auto result = evaluate_class(*this, id, max_bytes, visiting);
-  if (result && result->bytes().size() <= (1u << 20)) impl_->values[id] = result;
+  auto result = evaluate_class(*this, id, max_bytes, visiting, impl_->large_values);
+  if (result && result->bytes().size() <= kLargeValue) impl_->values[id] = result;
   return result;
 }
 

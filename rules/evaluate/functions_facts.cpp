@@ -173,6 +173,12 @@ Result told_by_source(EvalContext& c, Args a) {
   return Val((c.source().*test)(*id));
 }
 
+Result multiplied_by_matrix(EvalContext& c, Args a) {
+  const auto x = c.as_class(a[0]), y = c.as_class(a[1]);
+  if (!x || !y) return std::nullopt;
+  return Val(c.source().is_multiplied_by_matrix(*x, *y));
+}
+
 Result hands_on_input(EvalContext& c, Args a) {
   const auto id = c.as_class(a[0]);
   const auto answer = id ? c.source().hands_on_input(*id) : std::nullopt;
@@ -250,6 +256,9 @@ constexpr RuleFunction kFactFunctions[] = {
      told_by_source<&FactSource::told_as_nan>, true},
     {"is_multiplied", 1, 1, "(x) -> bool", "Whether a product of x with a number is read. For `useful`.", "useful(not is_multiplied(Y))",
      told_by_source<&FactSource::is_multiplied>, true},
+    {"multiplied_by_matrix", 2, 2, "(x, y) -> bool",
+     "Whether y is already a product of x with a constant matrix. For `useful`: constants are then not multiplied in every order.",
+     "useful(not multiplied_by_matrix(X, Y))", multiplied_by_matrix, true},
     {"attends_to_nothing", 1, 1, "(x) -> bool",
      "Whether the target of x takes com.microsoft's MultiHeadAttention of a batch, queries or keys of size 0.", "attends_to_nothing(Q)",
      told_by_source<&FactSource::attends_to_nothing>},

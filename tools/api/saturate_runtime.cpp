@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "tools/api/saturate_impl.h"
 
 namespace saturate::api {

@@ -13,7 +13,7 @@
 #include <unordered_set>
 
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"
@@ -228,7 +228,8 @@ std::vector<std::string> names_of(const std::vector<ValueInfo>& values) {
 // Whether an array may be an input of the model, by its header.
 class InputArrays {
  public:
-  InputArrays(const std::string& path, const Model& model, std::uint64_t memory) : path_(path), model_(model), memory_(memory) {
+  InputArrays(const std::string& path, const Model& model, std::uint64_t memory)
+      : path_(path), model_(model), within_(within_memory(path, memory)) {
     for (const ValueInfo& info : model.graph.inputs) by_name_.emplace(info.name, &info);
   }
   absl::Status admit(const std::string& name, const NpyHead& head) {
@@ -246,17 +247,13 @@ class InputArrays {
     for (std::size_t k = 0; has_shape && k < head.dims.size(); ++k)
       if (const auto* size = std::get_if<std::int64_t>(&(*type.shape)[k]); size && *size != head.dims[k])
         return wrong(fmt::format("dim {} must be {}, not {}; give an array of the input's shape", k, *size, head.dims[k]));
-    if (head.bytes > memory_ - bytes_)
-      return wrong(fmt::format("{} bytes behind {} of other arrays are above the {} that tensors may take; --max-memory gives more memory",
-                               head.bytes, bytes_, memory_));
-    bytes_ += head.bytes;
-    return absl::OkStatus();
+    return within_(name, head);
   }
 
  private:
   const std::string& path_;
   const Model& model_;
-  std::uint64_t memory_, bytes_ = 0;
+  AdmitArray within_;
   std::map<std::string, const ValueInfo*, std::less<>> by_name_;
 };
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "absl/status/status.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
@@ -106,7 +107,10 @@ int extract_command(const ExtractArgs& args) {
   options.dump_egraph = !args.dump_egraph.empty();
   if (args.check.max_memory) options.max_memory = *args.check.max_memory << 20;
   absl::StatusOr<OptimizeResult> result = optimize(*model, setup->rules, setup->target, *setup->cost, options);
-  if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), kModelAdvice);
+  if (!result.ok()) {
+    const bool late = absl::IsDeadlineExceeded(result.status());
+    return fail(kExitFile, args.input, std::string(result.status().message()), late ? "--time-limit gives more time" : kModelAdvice);
+  }
   if (options.dump_egraph)
     if (const absl::Status s = write_file(args.dump_egraph, result->egraph); !s.ok()) return fail(s, args.dump_egraph, "");
 

@@ -7,7 +7,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/output_file.h"

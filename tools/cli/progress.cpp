@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "tools/io/terminal.h"
 
 namespace saturate {

@@ -156,9 +156,9 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
       ->type_name("MB")
       ->check(whole_in(1, std::int64_t{1} << 40), "")
       ->group(budgets);
-  app->add_option(
-         "--time-limit", args.limits.seconds,
-         "seconds of rewriting, and again of verifying; a safety net: where it is hit the result depends on the machine (default 60)")
+  app->add_option("--time-limit", args.limits.seconds,
+                  "seconds of rewriting, and again of verifying (default 60); other than 60, also of each other stage; a safety net: where "
+                  "it is hit the result depends on the machine")
       ->type_name("S")
       ->group(budgets);
 }

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "tools/generate/encoder.h"
 
 namespace saturate {

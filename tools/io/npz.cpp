@@ -258,6 +258,17 @@ void put_end(std::string& out, std::uint64_t count, std::uint64_t offset, std::u
 
 }  // namespace
 
+AdmitArray within_memory(const std::string& path, std::uint64_t most) {
+  return [path, most, taken = std::uint64_t{0}](const std::string& name, const NpyHead& head) mutable {
+    if (head.bytes > most - taken)
+      return absl::InvalidArgumentError(
+          fmt::format("{}({}): {} bytes behind {} of other arrays are above the {} that tensors may take; --max-memory gives more memory",
+                      path, name, head.bytes, taken, most));
+    taken += head.bytes;
+    return absl::OkStatus();
+  };
+}
+
 absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes, const AdmitArray& admit, Pipes pipes) {
   absl::StatusOr<std::string> file = read_data_file(path, machine_memory(), pipes);
   if (!file.ok()) return file.status();

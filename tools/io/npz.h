@@ -35,6 +35,9 @@ absl::StatusOr<NpyHead> parse_npy_head(std::string_view bytes, const std::string
 // Asked of each array before any is unpacked. An error ends the reading.
 using AdmitArray = std::function<absl::Status(const std::string& name, const NpyHead& head)>;
 
+// That all arrays together take at most so many bytes, `most` being what --max-memory gives.
+AdmitArray within_memory(const std::string& path, std::uint64_t most);
+
 // The arrays of a .npz (member names without `.npy`). Errors begin with the path. All members together may unpack to at most `max_bytes`,
 // and to no more than the machine has; each byte of the file belongs to one member.
 absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes = std::uint64_t{1} << 36,

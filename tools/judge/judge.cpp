@@ -19,7 +19,7 @@
 #include <optional>
 
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "onnx_bridge/file/io.h"
 #include "tools/judge/given_model.h"
 #include "tools/judge/values.h"

@@ -10,7 +10,7 @@
 #include "extract/price/op_sizes.h"
 #include "extract/price/op_times.h"
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "nlohmann/json.hpp"
 #include "tools/measure/operator_timer.h"
 

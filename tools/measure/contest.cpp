@@ -6,7 +6,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "onnx_bridge/file/io.h"
 #include "tools/io/sha256.h"
 #include "tools/judge/given_model.h"

@@ -10,7 +10,7 @@
 #include "fmt/format.h"
 #include "extract/price/measured_on.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "tools/measure/contest.h"
 
 namespace saturate {

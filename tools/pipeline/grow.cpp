@@ -6,7 +6,7 @@
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "onnx_bridge/convert/body_facts.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/file/io.h"
@@ -190,6 +190,7 @@ std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& 
     const auto& c = egraph.contradiction();
     return Contradicted{c ? c->rule : "", c ? c->what : "unknown"};
   }
+  const StageBound bound(task);
   if (!rewrites.empty()) close(graph, task);
   if (kept) graph.rewrites = std::move(rewrites);
   return std::nullopt;
@@ -271,6 +272,7 @@ class Grower {
 
   absl::Status lowered(Grown& graph, Around outside) const {
     const StageTimer timer(task_, "lower");
+    const StageBound bound(task_, task_.seconds["lower"]);
     const auto new_graph = [this] {
       auto g = std::make_unique<OnnxEGraph>(task_.evaluator);
       task_.rules.define_operators(*g);
@@ -321,6 +323,22 @@ void Task::progress(const char* stage) const {
 
 StageTimer::StageTimer(const Task& task, const std::string& stage) : total_(task.seconds[stage]), start_(steady_seconds()) {}
 StageTimer::~StageTimer() { total_ += steady_seconds() - start_; }
+
+namespace {
+
+StopSign sign_of_stage(const OptimizeOptions& options, double taken) {
+  const double most = options.limits.seconds;
+  return {options.abort, most == Limits{}.seconds ? kNoDeadline : steady_seconds() + std::max(1.0, most) - taken};
+}
+
+}  // namespace
+
+StageBound::StageBound(const Task& task, double taken)
+    : sign_(sign_of_stage(task.options, taken)), scope_(sign_.set() ? &sign_ : nullptr) {}
+
+bool may_return(const Model& model, const Task& task) {
+  return task.options.opset.value_or(model.opset("")) == model.opset("") && opset_limit(model, task) >= model.opset("");
+}
 
 std::int64_t opset_limit(const Model& model, const Task& task) {
   if (task.options.opset) return *task.options.opset;

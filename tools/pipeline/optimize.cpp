@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "egraph/explain.h"
+#include "egraph/stop.h"
 #include "extract/onnx_problem.h"
 #include "extract/price/op_sizes.h"
 #include "extract/price/op_times.h"
@@ -89,22 +90,6 @@ std::vector<std::string> applied_rules(const RuleSet& rules, const RunReport& ru
   return names;
 }
 
-void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
-  std::set<std::string> given;
-  for (const CostPoint& point : options.cost_points)
-    for (const auto& [name, size] : point.symbols) given.insert(name);
-  if (given.empty()) return;
-  const auto known = sizes_of_table(model);
-  for (const std::string& name : given) {
-    const auto has = [&](const auto& symbol) { return symbol.first.find(name) != std::string::npos; };  // "past + 1" has past
-    if (std::any_of(known.begin(), known.end(), has)) continue;
-    std::string names;
-    for (const auto& [symbol, size] : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", symbol);
-    report.warnings.push_back(fmt::format("--cost-at {}: no input has a dim of this name; {}", name,
-                                          names.empty() ? "all sizes of the model's inputs are numbers" : "there are " + names));
-  }
-}
-
 // What experiments with costs ask for: the main graph's e-graph, and other graphs of it.
 void add_experiments(const Grown& grown, const Chosen& chosen, EmitOptions options, const Task& task, OptimizeResult& result) {
   const OnnxEGraph& g = *grown.g;
@@ -135,17 +120,6 @@ EvaluatorOptions folding(const GraphStats& model, const OptimizeOptions& options
   return {.memory = std::min(usual, options.max_memory.value_or(usual)),
           .seconds = std::max(1.0, options.limits.seconds),
           .cancel = options.abort};
-}
-
-void warn_of_the_model(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
-  if (opset_was_assumed(model))
-    report.warnings.push_back(
-        fmt::format("opset_import names no version of ai.onnx: taken as the newest ({}), as ONNX Runtime does", model.opset("")));
-  if (const std::vector<std::string> twice = names_of_repeated_constants(model); !twice.empty())
-    report.warnings.push_back(
-        fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(),
-                    twice.size() == 1 ? " is" : "s are", twice[0]));
-  warn_of_unknown_symbols(model, options, report);
 }
 
 // Why the stages are run again, each time with less to choose from.
@@ -219,12 +193,14 @@ class Attempt {
 
   std::int64_t limit() const { return limit_; }
   // What the cheapest choice costs in another opset; nullopt where there is none.
-  std::optional<double> cost_at(std::int64_t limit) const {
+  std::optional<double> cost_at(std::int64_t limit) const try {
     const auto other = choose(*grown_, limit, not_computed_, task_);
     if (!other.ok()) return std::nullopt;
     double cost = 0;
     visit_graphs(*grown_, **other, [&](const Grown&, const Chosen& chosen) { cost += chosen.selection.cost; });
     return cost;
+  } catch (const Stopped&) {
+    return std::nullopt;  // no time for it
   }
 
   // Another choice, written.
@@ -404,7 +380,7 @@ class AttemptVariants : public Variants {
   }
 
   bool may_stay() const override {
-    if (task_.options.opset.value_or(model_.opset("")) != model_.opset("") || attempt_.limit() < model_.opset("")) return false;
+    if (!may_return(model_, task_) || attempt_.limit() < model_.opset("")) return false;
     if (cheapest_.ir_version < model_.ir_version) return false;
     const auto before = check_target(model_, task_.target), after = check_target(cheapest_, task_.target);
     return before.ok() && after.ok() && before->size() <= after->size();
@@ -512,6 +488,65 @@ OptimizeResult as_it_came(const Model& model, const Task& task, OptimizeResult r
   return result;
 }
 
+// The stages, one after the other. Throws Stopped where the time is over.
+absl::StatusOr<OptimizeResult> optimized(const Model& model, const Task& task, OptimizeResult& result) {
+  const OptimizeOptions& options = task.options;
+  OptimizeReport& report = result.report;
+  Attempt attempt(model, task, report);
+  for (;;) {
+    const absl::StatusOr<std::optional<Again>> why = attempt.once();
+    if (!why.ok()) return why.status();
+    if (!*why) break;
+    attempt.prepare(**why);
+  }
+
+  add_runs(attempt.grown(), report);
+  result.stopped = !options.stop_after.empty();
+  if (result.stopped) return std::move(result);
+  const absl::StatusOr<bool> unchanged = decide(model, attempt, task);
+  if (!unchanged.ok()) return unchanged.status();
+  if (*unchanged) {
+    visit_graphs(attempt.grown(), attempt.chosen(),
+                 [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
+    note_loaded(model, model, task, report);
+    return as_it_came(model, task, std::move(result));
+  }
+  visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
+    report.cost_before += chosen.selection.cost_before;
+    report.cost_after += chosen.selection.cost;
+    note_unwanted(grown, chosen, task.target, report);
+    for (const auto& [node, dispute] : grown.lowered.disputes)
+      report.warnings.push_back(fmt::format("{} '{}' stays as it is: {}", node->op_type,
+                                            node->name.empty() && !node->outputs.empty() ? node->outputs[0] : node->name, dispute));
+    if (options.observe) options.observe({grown.where, *grown.g, grown.lowered, chosen.selection, grown.rewrites, chosen.options});
+  });
+  Emitted& emitted = attempt.emitted();
+  report.made = std::move(emitted.made);
+  report.provenance = std::move(emitted.provenance);
+  report.cut_metadata = emitted.cut_metadata;
+  result.model = std::move(emitted.model);
+  EmitOptions same = attempt.options();
+  same.names = emitted.names;
+  add_experiments(attempt.grown(), attempt.chosen(), std::move(same), task, result);
+  auto whole = finished(std::move(result.model), emitted.names, model, task);
+  if (!whole.ok()) return whole.status();
+  result.model = *std::move(whole);
+  const auto unfit = writing_fault(result.model);
+  if (const auto fault = unfit ? unfit : value_fault(result.model, model)) return internal_error(*fault, report);
+  report.after = graph_stats(result.model);
+  report.needs = needs_of(report.after, runtime_of(&task.target));
+  note_loaded(model, result.model, task, report);
+  const bool cost_decides = task.has_rules() && !options.decide && task.target.wishes.empty() && options.memory_slack <= 0;
+  if (cost_decides && is_dearer(report) && AttemptVariants(model, attempt, task, result.model).may_stay()) {
+    report.warnings.push_back("what the rules made would be dearer once the runtime has loaded it: the model is returned as it came");
+    return as_it_came(model, task, std::move(result));
+  }
+  note_newer(attempt, task, report);
+  note_assumed(result.model, task.rules, task.target, report);
+  note_effects(task.rules, report);
+  return std::move(result);
+}
+
 }  // namespace
 
 absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
@@ -540,59 +575,19 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
                   report.seconds,
                   options.provenance || options.annotate || has_metadata(model)};
 
-  Attempt attempt(model, task, report);
-  for (;;) {
-    const absl::StatusOr<std::optional<Again>> why = attempt.once();
-    if (!why.ok()) return why.status();
-    if (!*why) break;
-    attempt.prepare(**why);
-  }
-
-  add_runs(attempt.grown(), report);
-  result.stopped = !options.stop_after.empty();
-  if (result.stopped) return result;
-  const absl::StatusOr<bool> unchanged = decide(model, attempt, task);
-  if (!unchanged.ok()) return unchanged.status();
-  if (*unchanged) {
-    visit_graphs(attempt.grown(), attempt.chosen(),
-                 [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
-    note_loaded(model, model, task, report);
+  try {
+    return optimized(model, task, result);
+  } catch (const Stopped&) {
+    if (options.abort && *options.abort) return absl::CancelledError("interrupted");
+    if (!may_return(model, task))
+      return absl::DeadlineExceededError("the time was over before there was a result in the opset that was asked for");
+    result.stopped = !options.stop_after.empty();
+    result.report.warnings.push_back(
+        "the time was over before there was a result: the model is returned as it came; --time-limit gives more");
+    result.report.run.stop = StopReason::kTimeLimit;
+    report.cost_before = 0;
     return as_it_came(model, task, std::move(result));
   }
-  visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
-    report.cost_before += chosen.selection.cost_before;
-    report.cost_after += chosen.selection.cost;
-    note_unwanted(grown, chosen, target, report);
-    for (const auto& [node, dispute] : grown.lowered.disputes)
-      report.warnings.push_back(fmt::format("{} '{}' stays as it is: {}", node->op_type,
-                                            node->name.empty() && !node->outputs.empty() ? node->outputs[0] : node->name, dispute));
-    if (options.observe) options.observe({grown.where, *grown.g, grown.lowered, chosen.selection, grown.rewrites, chosen.options});
-  });
-  Emitted& emitted = attempt.emitted();
-  report.made = std::move(emitted.made);
-  report.provenance = std::move(emitted.provenance);
-  report.cut_metadata = emitted.cut_metadata;
-  result.model = std::move(emitted.model);
-  EmitOptions same = attempt.options();
-  same.names = emitted.names;
-  add_experiments(attempt.grown(), attempt.chosen(), std::move(same), task, result);
-  auto whole = finished(std::move(result.model), emitted.names, model, task);
-  if (!whole.ok()) return whole.status();
-  result.model = *std::move(whole);
-  const auto unfit = writing_fault(result.model);
-  if (const auto fault = unfit ? unfit : value_fault(result.model, model)) return internal_error(*fault, report);
-  report.after = graph_stats(result.model);
-  report.needs = needs_of(report.after, runtime_of(&target));
-  note_loaded(model, result.model, task, report);
-  const bool cost_decides = task.has_rules() && !options.decide && target.wishes.empty() && options.memory_slack <= 0;
-  if (cost_decides && is_dearer(report) && AttemptVariants(model, attempt, task, result.model).may_stay()) {
-    report.warnings.push_back("what the rules made would be dearer once the runtime has loaded it: the model is returned as it came");
-    return as_it_came(model, task, std::move(result));
-  }
-  note_newer(attempt, task, report);
-  note_assumed(result.model, rules, target, report);
-  note_effects(rules, report);
-  return result;
 }
 
 }  // namespace saturate

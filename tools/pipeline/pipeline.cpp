@@ -4,8 +4,9 @@
 #include <filesystem>
 #include <set>
 
+#include "absl/status/status.h"
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/debug_rules.h"
 #include "tools/pipeline/local_functions.h"
@@ -185,6 +186,7 @@ Failure failure_of(const absl::Status& status, const PipelineOptions& options) {
   if (absl::IsCancelled(status)) return {kExitInterrupted, "interrupted", "nothing was written"};
   if (options.measure && absl::IsUnimplemented(status))
     return {kExitUnsupported, fmt::format("can't measure: {}", std::string(status.message())), "leave --measure out"};
+  if (absl::IsDeadlineExceeded(status)) return {kExitFile, std::string(status.message()), "--time-limit gives more time"};
   return {kExitFile, std::string(status.message()), kModelAdvice};
 }
 

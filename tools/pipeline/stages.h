@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "egraph/stop.h"
 #include "extract/onnx_problem.h"
 #include "tools/pipeline/assumed_sizes.h"
 #include "tools/pipeline/optimize.h"
@@ -39,6 +40,11 @@ struct Task {
 
 // The highest opset of ai.onnx that the result may have.
 std::int64_t opset_limit(const Model& model, const Task& task);
+
+// Whether the model as it came is a result: it has the opset that was asked for, and one that the target's runtime loads.
+bool may_return(const Model& model, const Task& task);
+// Adds warnings (model_warnings.cpp).
+void warn_of_the_model(const Model& model, const OptimizeOptions& options, OptimizeReport& report);
 
 // ---- grow (grow.cpp): a graph, the main one or a body of If, Loop or Scan, as a saturated e-graph
 struct Grown {
@@ -115,6 +121,17 @@ class StageTimer {
  private:
   double& total_;
   double start_;
+};
+
+// While it lives, the stage throws Stopped once it has taken the seconds of --time-limit, `taken` of which it took before, and where the
+// caller ends all. The usual limit is one of rewriting alone. Each variant has the time anew.
+class StageBound {
+ public:
+  explicit StageBound(const Task& task, double taken = 0);
+
+ private:
+  StopSign sign_;
+  StopScope scope_;
 };
 
 }  // namespace saturate

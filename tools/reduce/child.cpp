@@ -14,7 +14,7 @@
 #include <cstring>
 
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 
 namespace saturate {
 namespace {

@@ -20,7 +20,7 @@ bool holds_a_past(const Inputs& arrays, const Model& model, const Decoder& decod
 }  // namespace
 
 absl::StatusOr<Inputs> load_inputs(const std::string& path) {
-  auto arrays = load_npz(path, kMostNamedData, nullptr, Pipes::kRefused);
+  auto arrays = load_npz(path, kMostNamedData, within_memory(path, kMostNamedData), Pipes::kRefused);
   if (!arrays.ok()) return arrays.status();
   Inputs inputs;
   for (auto& [name, tensor] : *arrays) inputs.emplace(name, std::move(tensor));

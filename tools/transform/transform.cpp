@@ -4,7 +4,7 @@
 
 #include "egraph/read_json.h"
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/written.h"
 #include "tools/io/table.h"

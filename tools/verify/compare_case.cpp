@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "tools/verify/ties.h"
 
 namespace saturate {

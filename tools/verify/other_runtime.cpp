@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 
 namespace saturate {
 

@@ -8,7 +8,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "tools/generate/encoder.h"
 #include "tools/generate/stepper.h"
 #include "tools/judge/verdict.h"

@@ -7,7 +7,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "tools/verify/model_sizes.h"
 #include "tools/verify/verify_plans.h"
 

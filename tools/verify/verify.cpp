@@ -7,7 +7,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 #include "tools/judge/judge.h"
 #include "tools/judge/verdict.h"
 #include "tools/verify/compare_case.h"

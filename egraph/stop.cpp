@@ -1,4 +1,4 @@
-#include "kernels/runtime/stop.h"
+#include "egraph/stop.h"
 
 #include <chrono>
 

@@ -1,0 +1,59 @@
+"""Time that was given bounds every stage, and constants are multiplied in few orders."""
+import json
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from conftest import SANITIZED, make_model, run, run_ok, value
+from test_hostile import F32, write
+
+
+def products(count, size):
+    r = np.random.default_rng(0)
+    weights = [onnx.numpy_helper.from_array((r.normal(size=(size, size)) / np.sqrt(size)).astype(np.float32), f"w{i}") for i in range(count)]
+    nodes = [helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(count)]
+    return make_model(nodes, [value("v0", F32, ["n", size])], [value(f"v{count}", F32, ["n", size])], weights, opset=17)
+
+
+def test_constants_are_not_multiplied_in_every_order(tmp_path):
+    write(tmp_path, products(7, 16), "m.onnx")
+    run_ok("m.onnx", "-o", "o.onnx", "--report", "r.json", cwd=tmp_path)
+    assert len(onnx.load(tmp_path / "o.onnx").graph.node) == 1
+    rules = {r["rule"]: r["applied"] for r in json.loads((tmp_path / "r.json").read_text())["saturation"]["rules"]}
+    assert rules["product_with_two_constants"] <= 8 * 7 * 6 / 6, rules  # once for each beginning, middle and end of a part of the chain
+
+
+@pytest.mark.skipif(SANITIZED, reason="measures what is shipped")
+@pytest.mark.parametrize("stage", ["lower", "extract"])
+def test_the_time_that_was_given_bounds_all_stages(tmp_path, stage):
+    if stage == "lower":  # calls of functions that are written out
+        imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+        bodies = [helper.make_function("own", "F", ["a"], ["b"], [helper.make_node("Erf", ["a"], ["m"]), helper.make_node("Add", ["m", "a"], ["b"])], imports)]
+        nodes = [helper.make_node("F", [f"v{i}"], [f"v{i + 1}"], domain="own") for i in range(60_000)]
+        graph = helper.make_graph(nodes, "g", [value("v0", F32, [2])], [value("v60000", F32, [2])])
+        model = helper.make_model(graph, functions=bodies, opset_imports=imports, ir_version=8)
+    else:
+        nodes = [helper.make_node(op, [f"v{i}"], [f"v{i + 1}"]) for i, op in enumerate(["Tanh", "Sigmoid"] * 60_000)]
+        model = make_model(nodes, [value("v0", F32, [2])], [value("v120000", F32, [2])], opset=17)
+    write(tmp_path, model, "m.onnx")
+    began = time.monotonic()
+    done = run("m.onnx", "-o", "o.onnx", "--time-limit", 0.01, "--no-verify", cwd=tmp_path, timeout=120)
+    assert done.returncode == 0 and time.monotonic() - began < 60, done.stderr
+    if "the time was over" in done.stdout + done.stderr:
+        assert [n.op_type for n in onnx.load(tmp_path / "o.onnx").graph.node] == [n.op_type for n in model.graph.node]
+
+
+@pytest.mark.skipif(SANITIZED, reason="measures what is shipped")
+def test_a_late_stage_makes_no_other_opset(tmp_path):
+    """The model as it came is no answer where another opset was asked for: an error, and no file."""
+    nodes = [helper.make_node(op, [f"v{i}"], [f"v{i + 1}"]) for i, op in enumerate(["Tanh", "Sigmoid"] * 100_000)]
+    write(tmp_path, make_model(nodes, [value("v0", F32, [2])], [value("v200000", F32, [2])], opset=17), "m.onnx")
+    done = run("m.onnx", "-o", "o.onnx", "--time-limit", 0.01, "--no-verify", "--opset", 18, cwd=tmp_path, timeout=120)
+    if done.returncode == 0:
+        assert onnx.load(tmp_path / "o.onnx").opset_import[0].version == 18
+        return
+    assert done.returncode == 1 and "--time-limit gives more time" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx"]

@@ -1,0 +1,44 @@
+// What is said of a model before anything is done.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "onnx_bridge/file/io.h"
+#include "tools/pipeline/assumed_sizes.h"
+#include "tools/pipeline/stages.h"
+
+namespace saturate {
+namespace {
+
+void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
+  std::set<std::string> given;
+  for (const CostPoint& point : options.cost_points)
+    for (const auto& [name, size] : point.symbols) given.insert(name);
+  if (given.empty()) return;
+  const auto known = sizes_of_table(model);
+  for (const std::string& name : given) {
+    const auto has = [&](const auto& symbol) { return symbol.first.find(name) != std::string::npos; };  // "past + 1" has past
+    if (std::any_of(known.begin(), known.end(), has)) continue;
+    std::string names;
+    for (const auto& [symbol, size] : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", symbol);
+    report.warnings.push_back(fmt::format("--cost-at {}: no input has a dim of this name; {}", name,
+                                          names.empty() ? "all sizes of the model's inputs are numbers" : "there are " + names));
+  }
+}
+
+}  // namespace
+
+void warn_of_the_model(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
+  if (opset_was_assumed(model))
+    report.warnings.push_back(
+        fmt::format("opset_import names no version of ai.onnx: taken as the newest ({}), as ONNX Runtime does", model.opset("")));
+  if (const std::vector<std::string> twice = names_of_repeated_constants(model); !twice.empty())
+    report.warnings.push_back(
+        fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(),
+                    twice.size() == 1 ? " is" : "s are", twice[0]));
+  warn_of_unknown_symbols(model, options, report);
+}
+
+}  // namespace saturate
