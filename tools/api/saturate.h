@@ -218,7 +218,9 @@ struct Options {
   std::optional<std::int64_t> io_rank = {};
 
   std::size_t iterations = 30, node_limit = 1'000'000, memory_limit = ~std::size_t{0};  // e-nodes; bytes
-  double time_limit = 60;  // seconds of rewriting, and again of verifying; where it is hit the result depends on the machine
+  // Seconds of rewriting, and again of verifying; another number bounds lowering, extraction and emitting, too. Where it is hit the result
+  // depends on the machine.
+  double time_limit = 60;
   std::size_t max_memory = ~std::size_t{0};  // bytes that the tensors of one run, or of what is folded, may take; ~0: 4 GB, 256 MB
   int threads = 1;                           // 0: all cores
 
