@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -110,27 +111,30 @@ class Loaded {
 
 }  // namespace
 
-AtLoad at_load(const OnnxEGraph& g, const Target* target, const OnnxProblem& p, const NodeChoice& given, bool to_tell) {
+double cost_as_made(const OnnxEGraph& g, const CostModel& cost, const OpKey& key, std::span<const Id> inputs, Id output) {
+  const std::string name = operator_name(key.domain, key.op_type);
+  return cost.cost_as(g, {name, key.attributes}, tensors_of(name, inputs), output);
+}
+
+AtLoad at_load(const OnnxEGraph& g, const Target* target, const OnnxProblem& p, const NodeChoice& given, const CostModel* told) {
   AtLoad out;
-  const auto price_of = [&](std::uint32_t node) {
-    Price price = p.plain.cost[node];
-    const auto fused = p.cost_when_fused.find(node);
-    if (to_tell && fused != p.cost_when_fused.end()) price.cost = fused->second;
-    return price;
-  };
+  const EGraph& e = g.egraph();
   const auto add = [&](std::uint32_t node) {
-    const Price price = price_of(node);
+    Price price = p.plain.cost[node];
+    const NodeId n = p.node_id[node];
+    if (told && p.spelled.contains(node)) price.cost = cost_as_made(g, *told, g.key(e.node(n).op), e.node(n).children, e.class_of(n));
     out.price += price;
-    if (p.node_id[node] == kNone) return;
-    const OpKey& key = g.key(g.egraph().node(p.node_id[node]).op);
+    if (n == kNone) return;
+    const OpKey& key = g.key(e.node(n).op);
     if (key.domain == "#" || key.role == UnitRole::kPart) return;
     const std::string name = operator_name(key.domain, key.op_type);
     ++out.operators[name];
     out.cost[comparable_op(name)] += price.cost;
   };
   if (target && target->fuses_at_load) {
+    const DroppedAtLoad dropped(g, *target);
     for (const auto& [c, node] : Loaded(g, p, given).run())
-      if (p.node_id[node] == kNone || !is_dropped_at_load(g, *target, p.node_id[node])) add(node);
+      if (p.node_id[node] == kNone || !dropped.has(p.node_id[node])) add(node);
   } else {
     for (const std::uint32_t node : needed_only(p.plain, given))
       if (node != kUnchosen) add(node);

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "extract/onnx_problem.h"
-#include "extract/price/integer_kernels.h"
 #include "extract/price/op_features.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/load_match.h"
@@ -399,12 +398,9 @@ class LoadedGraph {
       const Id id = e_.lookup(node.op, node.classes);
       return cost.cost(g_, ENode{node.op, node.classes}, id == kNone ? made : id);
     }
-    const std::string name = operator_name(node.key.domain, node.key.op_type);
-    const IntegerKernel* integer = integer_kernel(name);
     std::vector<Id> inputs;
-    for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      if (!integer || integer->reads(i)) inputs.push_back(classes_[at(node.inputs[i])]);
-    return cost.cost_as(g_, {name, node.key.attributes}, inputs, made);
+    for (const int v : node.inputs) inputs.push_back(classes_[at(v)]);
+    return cost_as_made(g_, cost, node.key, inputs, made);
   }
 
   const OnnxEGraph& g_;

@@ -121,10 +121,7 @@ class ProblemBuilder {
       std::vector<std::uint32_t> nodes;
       for (const NodeId of : it->second.nodes)
         if (const auto at = place.find(of); at != place.end()) nodes.push_back(at->second);
-      if (nodes.size() != it->second.nodes.size()) continue;
-      p.spelled.emplace(n, std::move(nodes));
-      if (const auto known = asked_->cost_when_fused.find(p.node_id[n]); known != asked_->cost_when_fused.end())
-        p.cost_when_fused.emplace(n, known->second);
+      if (nodes.size() == it->second.nodes.size()) p.spelled.emplace(n, std::move(nodes));
     }
   }
 
@@ -247,17 +244,6 @@ class ProblemBuilder {
     return it == fused.of.end() ? nullptr : &it->second;
   }
 
-  // The runtime's operators need not be the standard's.
-  double cost_as_made(Id id, const ENode& node) const {
-    const OpKey& key = g_.key(node.op);
-    const std::string name = operator_name(key.domain, key.op_type);
-    const IntegerKernel* integer = integer_kernel(name);
-    std::vector<Id> tensors;
-    for (std::size_t i = 0; i < node.children.size(); ++i)
-      if (!integer || integer->reads(i)) tensors.push_back(node.children[i]);
-    return cost_.cost_as(g_, {name, key.attributes}, tensors, id);
-  }
-
   // What the runtime makes of a spelling costs what its operator does, and is refused where a node of the spelling is.
   Price fused_cost(Id id, NodeId n, const ENode& node, const FusedAtLoad::Spelling& spelling) const {
     Price price;
@@ -273,7 +259,7 @@ class ProblemBuilder {
       wish = std::max(wish, wish_price(spelled, made));
     }
     const auto [it, is_new] = asked_->cost_when_fused.try_emplace(n);
-    if (is_new) it->second = cost_as_made(id, node);
+    if (is_new) it->second = cost_.cost(g_, node, id);
     // Where operators are counted, those of the file count, too.
     const double loses =
         cost_.unit() == "operators" ? std::max(kLosesToFused, kShareOfFile * static_cast<double>(spelling.nodes.size())) : kLosesToFused;
@@ -500,8 +486,6 @@ OnnxProblem without(const OnnxProblem& p, const ExtractOptions& options) {
     if (place[n] == kUnchosen) continue;
     std::vector<std::uint32_t>& now = out.spelled[place[n]];
     for (const std::uint32_t of : nodes) now.push_back(place[of]);
-    if (const auto known = p.cost_when_fused.find(n); known != p.cost_when_fused.end())
-      out.cost_when_fused.emplace(place[n], known->second);
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,8 +25,6 @@ struct OnnxProblem {
   // What the runtime makes of a spelling when it loads the model (load_fusions.h), by node of `plain`: the nodes that it stands for, the
   // one of its own class first.
   std::map<std::uint32_t, std::vector<std::uint32_t>> spelled;
-  // What the operator of such a node costs. The node's price in `plain` is above it, so that one operator is written in its place.
-  std::map<std::uint32_t, double> cost_when_fused;
 };
 
 // What is asked again by each extraction from one e-graph, for one target with one cost model, sizes and opset: of an e-node its price, or
@@ -54,8 +53,12 @@ std::pair<double, double> ratio_range(const AtLoad& before, const AtLoad& after,
 // Of a lowered model as it stands, without quantizers and calls of functions. `usual_sizes`: of symbols without a size.
 AtLoad load_as_it_is(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
                      const std::map<std::string, std::int64_t>& usual_sizes);
-// `choice` may hold spellings or what is made of them. `to_tell`: by what operators cost, without what the choice prefers.
-AtLoad at_load(const OnnxEGraph& egraph, const Target* target, const OnnxProblem& problem, const NodeChoice& choice, bool to_tell = false);
+// `choice` may hold spellings or what is made of them. What is made costs as in the problem, where it is dearer than the operator, so that
+// this is written in its place; with `told` what the operator costs by that, which is prepared for this e-graph.
+AtLoad at_load(const OnnxEGraph& egraph, const Target* target, const OnnxProblem& problem, const NodeChoice& choice,
+               const CostModel* told = nullptr);
+// An operator that the runtime makes itself, which need not be the standard's.
+double cost_as_made(const OnnxEGraph& egraph, const CostModel& cost, const OpKey& key, std::span<const Id> inputs, Id output);
 
 // Without a target nothing is refused, and fusions at load are not priced. The classes of `options.pinned` are roots, too.
 OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,

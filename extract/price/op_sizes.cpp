@@ -178,14 +178,20 @@ OpUse use_of(const OnnxEGraph& g, OtherOperator op, std::span<const Id> inputs, 
   return use;
 }
 
+std::vector<Id> tensors_of(std::string_view op, std::span<const Id> inputs) {
+  const IntegerKernel* kernel = integer_kernel(op);
+  std::vector<Id> out;
+  out.reserve(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (!kernel || kernel->reads(i)) out.push_back(inputs[i]);
+  return out;
+}
+
 OpUse use_of(const OnnxEGraph& g, const ENode& node, Id id, const CostOptions& options) {
   const OpKey& key = g.key(node.op);
   OtherOperator op{operator_name(key.domain, key.op_type), key.attributes};
-  const IntegerKernel* kernel = integer_kernel(op.name);
-  if (!kernel) return use_of(g, std::move(op), node.children, id, options);
-  std::vector<Id> tensors;
-  for (std::size_t i = 0; i < node.children.size(); ++i)
-    if (kernel->reads(i)) tensors.push_back(node.children[i]);
+  if (!integer_kernel(op.name)) return use_of(g, std::move(op), node.children, id, options);
+  const std::vector<Id> tensors = tensors_of(op.name, node.children);
   return use_of(g, std::move(op), tensors, id, options);
 }
 

@@ -49,6 +49,8 @@ struct OpSizes {
 OpSizes sizes_of(const OpUse& use);
 // An e-node with its symbolic dims at these sizes; dims that have no size count as `otherwise`.
 OpUse use_of(const OnnxEGraph& egraph, const ENode& node, Id id, const CostOptions& options);
+// Of an operator's inputs those that it computes with: all, but of an integer kernel its tensors.
+std::vector<Id> tensors_of(std::string_view op, std::span<const Id> inputs);
 // The same operator spelled out: what `op` would cost on these inputs (of an integer kernel: its tensors alone).
 OpUse use_of(const OnnxEGraph& egraph, OtherOperator op, std::span<const Id> inputs, Id output, const CostOptions& options);
 // A row of `saturate cost gather` or bench/gather_ort.py; nullopt if it is none.

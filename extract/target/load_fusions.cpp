@@ -158,18 +158,19 @@ void add_load_fusions(OnnxEGraph& g, const Target& target) {
     if (fusion->becomes.what == LoadPattern::What::kOperator) adder.add(*fusion);  // rules know what is a value
 }
 
-bool is_dropped_at_load(const OnnxEGraph& g, const Target& target, NodeId node) {
+DroppedAtLoad::DroppedAtLoad(const OnnxEGraph& g, const Target& target) : g_(g), fusions_(load_fusions_of(target)) {
+  std::erase_if(fusions_, [](const LoadFusion* f) { return f->becomes.what != LoadPattern::What::kValue; });
+}
+
+bool DroppedAtLoad::has(NodeId node) const {
   const FusedAtLoad none;
-  const EGraphView view{g, g.egraph(), none};
-  for (const LoadFusion* fusion : load_fusions_of(target)) {
-    if (fusion->becomes.what != LoadPattern::What::kValue) continue;
+  const EGraphView view{g_, g_.egraph(), none};
+  return std::ranges::any_of(fusions_, [&](const LoadFusion* fusion) {
     const LoadMatcher<EGraphView> matcher(view, kStepsOfNode);
-    if (!matcher.is_one_of(fusion->pattern, node)) continue;
-    const LoadGuards<EGraphView> guards(view, g.dims(), *fusion);
-    for (const auto& m : matcher.of_node(fusion->pattern, node, kMostOfNode))
-      if (guards.hold(m)) return true;
-  }
-  return false;
+    if (!matcher.is_one_of(fusion->pattern, node)) return false;
+    const LoadGuards<EGraphView> guards(view, g_.dims(), *fusion);
+    return std::ranges::any_of(matcher.of_node(fusion->pattern, node, kMostOfNode), [&](const auto& m) { return guards.hold(m); });
+  });
 }
 
 }  // namespace saturate

@@ -11,6 +11,8 @@
 
 namespace saturate {
 
+struct LoadFusion;  // load_pattern.h
+
 struct FusedAtLoad {
   struct Spelling {
     std::vector<NodeId> nodes;  // the one whose value it has first
@@ -22,7 +24,15 @@ struct FusedAtLoad {
 // Adds them, for spellings with the e-nodes that there are.
 void add_load_fusions(OnnxEGraph& egraph, const Target& target);
 
-// Whether the runtime drops an operator that gives what it gets: a Cast to the type that its input has, a product with 1.
-bool is_dropped_at_load(const OnnxEGraph& g, const Target& target, NodeId node);
+// Operators that give what they get, which the runtime drops: a Cast to the type that its input has, a product with 1.
+class DroppedAtLoad {
+ public:
+  DroppedAtLoad(const OnnxEGraph& egraph, const Target& target);
+  bool has(NodeId node) const;
+
+ private:
+  const OnnxEGraph& g_;
+  std::vector<const LoadFusion*> fusions_;
+};
 
 }  // namespace saturate

@@ -142,7 +142,8 @@ class Quantized {
     ++out_.operators;
     out_.integer_operators += in_integers;
     if (in_integers) ++out_.kernels[op.kernel];
-    const OpSizes size = sizes_of(use_of(g_, {name_of(s), g_.key(s.op).attributes}, tensors_of(s), first_output(s), sizes));
+    const OpSizes size =
+        sizes_of(use_of(g_, {name_of(s), g_.key(s.op).attributes}, tensors_of(name_of(s), s.children), first_output(s), sizes));
     if (is_product(name_of(s))) {
       out_.macs += size.flops / 2;
       out_.integer_macs += in_integers ? size.flops / 2 : 0;
@@ -154,14 +155,6 @@ class Quantized {
     const IntegerKernel* kernel = integer_kernel(name);
     const std::string_view plain = kernel ? kernel->plain : std::string_view(name);
     return plain.ends_with("MatMul") || plain.ends_with("Gemm") || plain.ends_with("Conv") || plain.ends_with("Attention");
-  }
-
-  std::vector<Id> tensors_of(const Source& s) const {
-    const IntegerKernel* kernel = integer_kernel(name_of(s));
-    std::vector<Id> out;
-    for (std::size_t i = 0; i < s.children.size(); ++i)
-      if (!kernel || kernel->reads(i)) out.push_back(s.children[i]);
-    return out;
   }
 
   Id child(const Source& s, int i) const {

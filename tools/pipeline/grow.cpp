@@ -242,7 +242,8 @@ class Grower {
     const OnnxProblem problem = onnx_problem(g, graph.lowered, &task_.target, task_.cost, options);
     const auto choice = original_choice(g, graph.lowered, problem, true);
     if (!choice.ok()) return choice.status();
-    return at_load(g, &task_.target, problem, *choice, true);
+    const std::unique_ptr<CostModel> prepared = task_.cost.for_graph(g, sizes);
+    return at_load(g, &task_.target, problem, *choice, prepared ? prepared.get() : &task_.cost);
   }
 
   absl::StatusOr<GrowResult> run(const Model& model, Around outside, int depth, std::string where = "") const {
