@@ -6,6 +6,7 @@
 #include "egraph/read_json.h"
 #include "extract/builtin_calibration.h"
 #include "extract/price/gaussian.h"
+#include "extract/price/time_fit.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -17,13 +18,6 @@ constexpr double kOfAll = 0.03, kOfOperator = 0.06, kOfFamily = 0.12, kOfRow = 0
 constexpr double kLength = 12;
 
 double doublings(double seconds) { return std::log2(std::max(seconds, kLeastSeconds)); }
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 
@@ -49,7 +43,7 @@ CalibratedTimes::CalibratedTimes(std::shared_ptr<const OpTimes> base, const Time
     rows_.push_back(row_of(row.use, there));
     differ.push_back(std::log(std::max(row.seconds, kLeastSeconds) / std::max(there, kLeastSeconds)));
   }
-  usual_ = median(differ);
+  usual_ = median(differ, 0);
   const std::size_t n = rows_.size();
   std::vector<double> k(n * n);
   for (std::size_t i = 0; i < n; ++i) {

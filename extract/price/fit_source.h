@@ -9,9 +9,8 @@ struct RowsFile {
   std::string text, name;
 };
 
-// The C++ header with the table of measured times that the library brings along: the lines of `own`, and of `others` what it has no row of
-// (extract/price/lent_rows.h), fitted; `constant` is its name there. False with `error` where a line cannot be read.
-bool fit_source(const RowsFile& own, const std::vector<RowsFile>& others, const std::string& constant, std::string& source,
-                std::string& error);
+// The C++ header with the table of measured times that the library brings along: the lines of the first file, and of the others what it has
+// no row of (extract/price/lent_rows.h), fitted; `constant` is its name there. False with `error` where a line cannot be read.
+bool fit_source(const std::vector<RowsFile>& files, const std::string& constant, std::string& source, std::string& error);
 
 }  // namespace saturate

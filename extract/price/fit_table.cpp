@@ -19,10 +19,8 @@ int main(int argc, char** argv) {
     std::ifstream in(argv[i]);
     files.push_back({std::string(std::istreambuf_iterator<char>(in), {}), argv[i]});
   }
-  const saturate::RowsFile own = files.front();
-  files.erase(files.begin());
   std::string source, error;
-  if (!saturate::fit_source(own, files, argv[2], source, error)) {
+  if (!saturate::fit_source(files, argv[2], source, error)) {
     std::cerr << error << "\n";
     return 1;
   }

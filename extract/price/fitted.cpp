@@ -29,8 +29,7 @@ FittedTimes FittedTimes::fit(const std::vector<TimedUse>& rows, std::string mach
   }
   for (const auto& [key, some] : by_key)
     if (some.size() >= kFewestRows) out.weights_[key] = fit_time_weights(some, out.roofline_.cache_bytes);
-  std::sort(ratios.begin(), ratios.end());
-  if (!ratios.empty()) out.usual_ratio_ = ratios[ratios.size() / 2];
+  out.usual_ratio_ = median(std::move(ratios), 1);
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "egraph/read_json.h"
 #include "extract/price/op_features.h"
+#include "extract/price/time_fit.h"
 #include "nlohmann/json.hpp"
 
 namespace saturate {
@@ -32,13 +33,6 @@ std::size_t computes(const OpUse& use) {
   return s.flops > s.bytes ? 1 : 0;
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 1;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // Here to there, by what computes() says.
 std::array<double, 2> ratios(const TimedRows& own, const TimedRows& other) {
   std::map<std::string, double> there;
@@ -49,7 +43,7 @@ std::array<double, 2> ratios(const TimedRows& own, const TimedRows& other) {
     if (it == there.end() || std::min(it->second, own.rows[i].seconds) < kLeastTold) continue;
     found[computes(own.rows[i].use)].push_back(own.rows[i].seconds / it->second);
   }
-  return {median(std::move(found[0])), median(std::move(found[1]))};
+  return {median(std::move(found[0]), 1), median(std::move(found[1]), 1)};
 }
 
 }  // namespace

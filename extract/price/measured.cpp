@@ -53,9 +53,7 @@ double usual_ratio(const std::vector<TimedUse>& rows, const Roofline& roofline) 
   std::vector<double> ratios;
   for (const TimedUse& row : rows)
     if (!is_view(row.use.op)) ratios.push_back(row.seconds / roofline.seconds(sizes_of(row.use)));
-  if (ratios.empty()) return 1;
-  std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2), ratios.end());
-  return ratios[ratios.size() / 2];
+  return median(std::move(ratios), 1);
 }
 
 }  // namespace

@@ -69,4 +69,11 @@ double weighted_seconds(const TimeWeights& weights, const OpSizes& sizes, double
   return std::max(sum, kLeastSeconds);
 }
 
+double median(std::vector<double> values, double otherwise) {
+  if (values.empty()) return otherwise;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 }  // namespace saturate
