@@ -21,7 +21,8 @@ struct StopSign {
   absl::Status status() const;
 };
 
-// Thrown inside of kernels where the sign is shown; the runtime turns it into a status (invoke() in plan.h).
+// Thrown where the sign is shown: inside of kernels the runtime turns it into a status (invoke() in plan.h), of the stages of optimize()
+// that does (StageBound in tools/pipeline/stages.h).
 class Stopped : public std::exception {
  public:
   const char* what() const noexcept override { return "stopped"; }

@@ -1,6 +1,5 @@
 #include "extract/price/fitted.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "egraph/read_json.h"

@@ -102,6 +102,18 @@ void select_elements(const KernelContext& ctx, const Tensor& condition, const st
   });
 }
 
+Outputs where_strings(const KernelContext& ctx, const Tensor& condition, const Tensor& x, const Tensor& y, const Shape& dims) {
+  if (const auto room = ctx.allocate(DType::kUint64, dims); !room.ok()) return room.status();  // as many places
+  std::array<std::vector<const std::string*>, 2> texts;
+  for (const std::string& s : x.string_data()) texts[0].push_back(&s);
+  for (const std::string& s : y.string_data()) texts[1].push_back(&s);
+  std::vector<const std::string*> chosen(static_cast<std::size_t>(product(dims)));
+  select_elements<const std::string*, const std::string*>(ctx, condition, {x, y}, dims, chosen.data(), {texts[0].data(), texts[1].data()});
+  absl::StatusOr<Tensor> copied = ctx.copies(dims, chosen.size(), [&](std::size_t i) -> const std::string& { return *chosen[i]; });
+  if (!copied.ok()) return copied.status();
+  return outputs_of(*std::move(copied));
+}
+
 // Where-9/16: every element type, sub-byte types excepted (the schema has none).
 Outputs where(KernelContext& ctx) {
   const Tensor &condition = ctx.tensor(0), &x = ctx.tensor(1), &y = ctx.tensor(2);
@@ -110,26 +122,13 @@ Outputs where(KernelContext& ctx) {
   const std::array<const Tensor*, 3> all{&condition, &x, &y};
   const std::optional<Shape> dims = broadcast_shape(all);
   if (!dims) return ctx.invalid("the inputs' shapes cannot be broadcast");
+  if (x.dtype() == DType::kString) return where_strings(ctx, condition, x, y, *dims);
   absl::StatusOr<Tensor> out = ctx.allocate(x.dtype(), *dims);
   if (!out.ok()) return out.status();
   const auto copy = [&]<typename T>(std::type_identity<T>) {
     select_elements<T, T>(ctx, condition, {x, y}, *dims, write<T>(*out), {x.data<T>(), y.data<T>()});
     return outputs_of(*std::move(out));
   };
-  if (x.dtype() == DType::kString) {
-    KernelOptions serial = ctx.options;
-    serial.threads = 1;
-    const KernelContext single{ctx.node, ctx.opset, ctx.inputs, ctx.num_outputs, serial, ctx.host};
-    std::array<std::vector<const std::string*>, 2> texts;
-    for (const std::string& s : x.string_data()) texts[0].push_back(&s);
-    for (const std::string& s : y.string_data()) texts[1].push_back(&s);
-    std::vector<const std::string*> chosen(static_cast<std::size_t>(product(*dims)));
-    select_elements<const std::string*, const std::string*>(single, condition, {x, y}, *dims, chosen.data(),
-                                                            {texts[0].data(), texts[1].data()});
-    absl::StatusOr<Tensor> copied = ctx.copies(*dims, chosen.size(), [&](std::size_t i) -> const std::string& { return *chosen[i]; });
-    if (!copied.ok()) return copied.status();
-    return outputs_of(*std::move(copied));
-  }
   switch (bit_width(x.dtype())) {
     case 8:
       return copy(std::type_identity<std::uint8_t>());

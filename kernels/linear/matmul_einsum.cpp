@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/linear/matmul.h"
 #include "egraph/stop.h"
+#include "kernels/linear/matmul.h"
 #include "kernels/runtime/wrapping.h"
 #include "kernels/tensor/util.h"
 

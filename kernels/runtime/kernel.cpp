@@ -6,8 +6,8 @@
 #include <exception>
 
 #include "egraph/parallel.h"
-#include "fmt/format.h"
 #include "egraph/stop.h"
+#include "fmt/format.h"
 #include "kernels/runtime/team_scope.h"
 
 namespace saturate {

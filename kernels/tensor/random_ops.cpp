@@ -6,8 +6,8 @@
 #include <cstring>
 #include <numbers>
 
-#include "kernels/ml/util.h"
 #include "egraph/stop.h"
+#include "kernels/ml/util.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate {

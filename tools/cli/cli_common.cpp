@@ -12,8 +12,8 @@
 #include <set>
 #include <unordered_set>
 
-#include "fmt/format.h"
 #include "egraph/stop.h"
+#include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "egraph/stop.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/output_file.h"

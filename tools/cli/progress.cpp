@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "fmt/format.h"
 #include "egraph/stop.h"
+#include "fmt/format.h"
 #include "tools/io/terminal.h"
 
 namespace saturate {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "fmt/format.h"
 #include "egraph/stop.h"
+#include "fmt/format.h"
 #include "tools/generate/encoder.h"
 
 namespace saturate {

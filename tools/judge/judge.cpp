@@ -18,8 +18,8 @@
 #include <mutex>
 #include <optional>
 
-#include "fmt/format.h"
 #include "egraph/stop.h"
+#include "fmt/format.h"
 #include "onnx_bridge/file/io.h"
 #include "tools/judge/given_model.h"
 #include "tools/judge/values.h"

@@ -5,12 +5,12 @@
 #include <sstream>
 
 #include "egraph/read_json.h"
+#include "egraph/stop.h"
 #include "extract/price/calibrated.h"
 #include "extract/price/measured_on.h"
 #include "extract/price/op_sizes.h"
 #include "extract/price/op_times.h"
 #include "fmt/format.h"
-#include "egraph/stop.h"
 #include "nlohmann/json.hpp"
 #include "tools/measure/operator_timer.h"
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "egraph/stop.h"
 #include "onnx_bridge/file/io.h"
 #include "tools/io/sha256.h"
 #include "tools/judge/given_model.h"

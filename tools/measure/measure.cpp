@@ -7,10 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "extract/price/measured_on.h"
 #include "fmt/ranges.h"
-#include "egraph/stop.h"
 #include "tools/measure/contest.h"
 
 namespace saturate {

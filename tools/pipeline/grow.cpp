@@ -1,12 +1,12 @@
 #include <algorithm>
 
 #include "egraph/explain.h"
+#include "egraph/stop.h"
 #include "extract/onnx_problem.h"
 #include "extract/target/load_fusions.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
 #include "fmt/format.h"
-#include "egraph/stop.h"
 #include "onnx_bridge/convert/body_facts.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/file/io.h"

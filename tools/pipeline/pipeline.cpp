@@ -5,8 +5,8 @@
 #include <set>
 
 #include "absl/status/status.h"
-#include "fmt/format.h"
 #include "egraph/stop.h"
+#include "fmt/format.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/debug_rules.h"
 #include "tools/pipeline/local_functions.h"

@@ -13,8 +13,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "fmt/format.h"
 #include "egraph/stop.h"
+#include "fmt/format.h"
 
 namespace saturate {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "egraph/read_json.h"
-#include "fmt/format.h"
 #include "egraph/stop.h"
+#include "fmt/format.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/written.h"
 #include "tools/io/table.h"

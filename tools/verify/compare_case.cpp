@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "fmt/format.h"
 #include "egraph/stop.h"
+#include "fmt/format.h"
 #include "tools/verify/ties.h"
 
 namespace saturate {

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <set>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "egraph/stop.h"
 #include "tools/generate/encoder.h"
 #include "tools/generate/stepper.h"
 #include "tools/judge/verdict.h"

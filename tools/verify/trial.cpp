@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "egraph/stop.h"
 #include "tools/verify/model_sizes.h"
 #include "tools/verify/verify_plans.h"
 

@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "egraph/stop.h"
 #include "tools/judge/judge.h"
 #include "tools/judge/verdict.h"
 #include "tools/verify/compare_case.h"
