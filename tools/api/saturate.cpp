@@ -103,10 +103,16 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
   return options;
 }
 
+std::vector<CostPoint> cost_points_of(const Options& o) {
+  std::vector<CostPoint> out;
+  for (const CostAt& at : o.cost_at) out.push_back({at.dims, at.weight});
+  return out;
+}
+
 Expected<Setup> setup_of(const Options& o, const GivenShapes& shapes) {
   SetupOptions options{o.target, o.prefer, o.cost, {}, {"none"}, {}};
   options.cost_options.symbols = shapes.dims;
-  for (const CostAt& at : o.cost_at) options.cost_options.points.push_back({at.dims, at.weight});
+  options.cost_options.points = cost_points_of(o);
   options.keep_functions = o.keep_functions;
   options.onnxruntime = o.onnxruntime;
   absl::StatusOr<Setup> setup = set_up(options);
@@ -162,7 +168,7 @@ OptimizeOptions optimize_options_of(const Options& o) {
   options.extractor = o.extractor;
   options.memory_slack = o.memory_slack;
   options.max_growth = o.max_growth;
-  for (const CostAt& at : o.cost_at) options.cost_points.push_back({at.dims, at.weight});
+  options.cost_points = cost_points_of(o);
   if (o.max_memory != ~std::size_t{0}) options.max_memory = o.max_memory;
   if (o.progress)
     options.progress = [&progress = o.progress](const std::string& stage, const IterationStats* i) {
@@ -288,7 +294,7 @@ Expected<MeasureOptions> measure_of(const Options& o) {
   auto answers = Answers::open(o.measured);
   if (!answers.ok()) return error_of(answers.status(), "", "");
   options.answers = *std::move(answers);
-  for (const CostAt& at : o.cost_at) options.points.push_back({at.dims, at.weight});
+  options.points = cost_points_of(o);
   if (auto error = add_inputs(o, options.inputs)) return *std::move(error);
   auto runtime = the_onnxruntime({o.judges, o.onnxruntime, true}, o.threads, o.abort);
   if (!runtime.ok()) return error_of(runtime.status(), "", "");
@@ -389,7 +395,7 @@ Expected<Difference> run_diff(const Model& first, const Model& second, const Opt
   DiffOptions options;
   options.run = *std::move(run);
   options.setup = &*setup;
-  for (const CostAt& at : o.cost_at) options.points.push_back({at.dims, at.weight});
+  options.points = cost_points_of(o);
   const saturate::Model &a = first.impl().model, &b = second.impl().model;
   const absl::StatusOr<ModelDiff> diff = diff_models(a, b, options);
   if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};

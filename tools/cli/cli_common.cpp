@@ -262,7 +262,7 @@ class InputArrays {
 absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model, std::uint64_t memory) {
   InputArrays arrays(path, model, memory);
   absl::StatusOr<NamedTensors> tensors =
-      load_npz(path, std::uint64_t{1} << 36, [&](const std::string& name, const NpyHead& head) { return arrays.admit(name, head); });
+      load_npz(path, kMostUnpacked, [&](const std::string& name, const NpyHead& head) { return arrays.admit(name, head); });
   if (!tensors.ok()) return tensors.status();
   Inputs inputs;
   for (auto& [name, tensor] : *tensors) inputs[name] = std::move(tensor);

@@ -52,8 +52,7 @@ absl::StatusOr<EncoderFeed> encoder_feed(const GenerateArgs& args) {
   if (!ids.ok()) return wrong_usage(std::string(ids.status().message()));
   EncoderFeed out{*std::move(ids), {}};
   if (args.inputs.empty()) return out;
-  absl::StatusOr<NamedTensors> arrays =
-      load_npz(args.inputs, std::uint64_t{1} << 36, within_memory(args.inputs, run_limits(args.bounds).memory));
+  absl::StatusOr<NamedTensors> arrays = load_npz(args.inputs, kMostUnpacked, within_memory(args.inputs, run_limits(args.bounds).memory));
   if (!arrays.ok()) return arrays.status();
   for (auto& [name, tensor] : *arrays) out.arrays.emplace(name, std::move(tensor));
   return out;

@@ -67,7 +67,7 @@ absl::StatusOr<VerifyReport> verify_steps(const VerifyCommandArgs& args, const V
   if (!names.ok()) return names.status();
   SteppingOptions stepping = stepping_options(args, options, *names);
   for (const std::string& path : args.check.inputs) {
-    absl::StatusOr<NamedTensors> arrays = load_npz(path, std::uint64_t{1} << 36, within_memory(path, options.memory));
+    absl::StatusOr<NamedTensors> arrays = load_npz(path, kMostUnpacked, within_memory(path, options.memory));
     if (!arrays.ok()) return arrays.status();
     for (auto& [name, tensor] : *arrays) stepping.arrays.insert_or_assign(name, std::move(tensor));
   }

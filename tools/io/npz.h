@@ -38,10 +38,12 @@ using AdmitArray = std::function<absl::Status(const std::string& name, const Npy
 // That all arrays together take at most so many bytes, `most` being what --max-memory gives.
 AdmitArray within_memory(const std::string& path, std::uint64_t most);
 
+inline constexpr std::uint64_t kMostUnpacked = std::uint64_t{1} << 36;
+
 // The arrays of a .npz (member names without `.npy`). Errors begin with the path. All members together may unpack to at most `max_bytes`,
 // and to no more than the machine has; each byte of the file belongs to one member.
-absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes = std::uint64_t{1} << 36,
-                                      const AdmitArray& admit = nullptr, Pipes pipes = Pipes::kTaken);
+absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes = kMostUnpacked, const AdmitArray& admit = nullptr,
+                                      Pipes pipes = Pipes::kTaken);
 // Stored, not compressed, with fixed time stamps: the same tensors give the same bytes. Written beside `path` and renamed.
 absl::Status save_npz(const NamedTensors& tensors, const std::string& path);
 

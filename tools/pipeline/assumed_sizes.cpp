@@ -26,10 +26,6 @@ struct Symbol {
 // As --dim calls it.
 std::string unnamed_dim(const std::string& input, std::size_t axis) { return fmt::format("{}[{}]", input, axis); }
 
-const AxisRole* role_with(char sign) {
-  return std::find_if(std::begin(kAxisRoles), std::end(kAxisRoles), [&](const AxisRole& role) { return role.sign == sign; });
-}
-
 // Of the size of a symbol that stands in several places the first row tells, and the role of more of one row's two.
 std::map<std::string, Symbol> symbols_of_inputs(const Model& model) {
   std::map<std::string, Symbol> out;
@@ -52,9 +48,9 @@ std::map<std::string, Symbol> symbols_of_inputs(const Model& model) {
   if (std::any_of(out.begin(), out.end(), is_past))
     for (auto& [name, symbol] : out) {
       if (symbol.role->sign != 't') continue;
-      if (symbol.kind->read == ReadAs::kRows) symbol.role = role_with('n');
+      if (symbol.kind->read == ReadAs::kRows) symbol.role = &role_with('n');
       if (symbol.kind->types == InputKind::Types::kIds && symbol.kind->read == ReadAs::kAnything && !symbol.of_floats)
-        symbol.role = role_with('a');
+        symbol.role = &role_with('a');
     }
   return out;
 }
@@ -256,23 +252,29 @@ class Search {
   std::size_t tries_left_ = 0;
 };
 
+AssumedSizes fitting_sizes(const Model& model, const std::map<std::string, Symbol>& symbols, const OnnxEGraph& g, const Lowered& lowered,
+                           const std::map<std::string, std::int64_t>& given) {
+  AssumedSizes sizes = by_table(symbols, given);
+  return sizes.empty() ? sizes : Search(model, g, lowered, given).run(std::move(sizes), symbols);
+}
+
 }  // namespace
 
 AssumedSizes sizes_of_table(const Model& model) { return by_table(symbols_of_inputs(model), {}); }
 
 AssumedSizes assumed_sizes(const Model& model, const OnnxEGraph& g, const Lowered& lowered,
                            const std::map<std::string, std::int64_t>& given) {
-  const auto symbols = symbols_of_inputs(model);
-  AssumedSizes sizes = by_table(symbols, given);
-  return sizes.empty() ? sizes : Search(model, g, lowered, given).run(std::move(sizes), symbols);
+  return fitting_sizes(model, symbols_of_inputs(model), g, lowered, given);
 }
 
 AssumedSizes assumed_sizes(const Model& model, const std::map<std::string, std::int64_t>& given) {
-  if (by_table(symbols_of_inputs(model), given).empty()) return {};
+  const auto symbols = symbols_of_inputs(model);
+  AssumedSizes of_table = by_table(symbols, given);
+  if (of_table.empty()) return of_table;
   const auto evaluator = make_evaluator();
   OnnxEGraph g(*evaluator);
   const auto lowered = lower(model, g, {});
-  return lowered.ok() ? assumed_sizes(model, g, *lowered, given) : by_table(symbols_of_inputs(model), given);
+  return lowered.ok() ? fitting_sizes(model, symbols, g, *lowered, given) : of_table;
 }
 
 std::map<std::string, std::int64_t> numbers_of(const AssumedSizes& sizes) {

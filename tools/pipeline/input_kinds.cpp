@@ -150,9 +150,10 @@ const InputKind* kind_of(const ValueType& type, const std::set<ReadAs>& readings
   return nullptr;
 }
 
-const AxisRole& role_of(const InputKind& kind, std::size_t axis) {
-  const char sign = kind.roles[std::min(axis, kind.roles.size() - 1)];
+const AxisRole& role_with(char sign) {
   return *std::find_if(std::begin(kAxisRoles), std::end(kAxisRoles), [&](const AxisRole& role) { return role.sign == sign; });
 }
+
+const AxisRole& role_of(const InputKind& kind, std::size_t axis) { return role_with(kind.roles[std::min(axis, kind.roles.size() - 1)]); }
 
 }  // namespace saturate

@@ -84,5 +84,7 @@ std::map<std::string, std::set<ReadAs>> readings_of(const Graph& graph);
 // Its row; kInputKinds has one for every input of a rank.
 const InputKind* kind_of(const ValueType& type, const std::set<ReadAs>& readings);
 const AxisRole& role_of(const InputKind& kind, std::size_t axis);
+// One of kAxisRoles.
+const AxisRole& role_with(char sign);
 
 }  // namespace saturate

@@ -122,6 +122,13 @@ EvaluatorOptions folding(const GraphStats& model, const OptimizeOptions& options
           .cancel = options.abort};
 }
 
+// Of the main graph and its bodies.
+double cost_of(const Grown& grown, const Chosen& chosen) {
+  double sum = 0;
+  visit_graphs(grown, chosen, [&](const Grown&, const Chosen& c) { sum += c.selection.cost; });
+  return sum;
+}
+
 // Why the stages are run again, each time with less to choose from.
 enum class Again {
   kWithoutRule,  // a rule contradicts what is known: it is left out
@@ -196,9 +203,7 @@ class Attempt {
   std::optional<double> cost_at(std::int64_t limit) const try {
     const auto other = choose(*grown_, limit, not_computed_, task_);
     if (!other.ok()) return std::nullopt;
-    double cost = 0;
-    visit_graphs(*grown_, **other, [&](const Grown&, const Chosen& chosen) { cost += chosen.selection.cost; });
-    return cost;
+    return cost_of(*grown_, **other);
   } catch (const Stopped&) {
     return std::nullopt;  // no time for it
   }
@@ -329,8 +334,7 @@ void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report
   if (task.options.opset || task.options.keep_opset || !task.has_rules()) return;
   const std::int64_t higher = target.newest_opset_with(report.before.operators, target.max_opset);
   if (higher <= attempt.limit()) return;
-  double chosen = 0;
-  visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown&, const Chosen& c) { chosen += c.selection.cost; });
+  const double chosen = cost_of(attempt.grown(), attempt.chosen());
   if (const auto cost = attempt.cost_at(higher); cost && chosen > 0) report.newer = {newer->version, report.cost_after * *cost / chosen};
 }
 
@@ -505,15 +509,14 @@ absl::StatusOr<OptimizeResult> optimized(const Model& model, const Task& task, O
   if (result.stopped) return std::move(result);
   const absl::StatusOr<bool> unchanged = decide(model, attempt, task);
   if (!unchanged.ok()) return unchanged.status();
+  visit_graphs(attempt.grown(), attempt.chosen(),
+               [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
   if (*unchanged) {
-    visit_graphs(attempt.grown(), attempt.chosen(),
-                 [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
     note_loaded(model, model, task, report);
     return as_it_came(model, task, std::move(result));
   }
+  report.cost_after = cost_of(attempt.grown(), attempt.chosen());
   visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
-    report.cost_before += chosen.selection.cost_before;
-    report.cost_after += chosen.selection.cost;
     note_unwanted(grown, chosen, task.target, report);
     for (const auto& [node, dispute] : grown.lowered.disputes)
       report.warnings.push_back(fmt::format("{} '{}' stays as it is: {}", node->op_type,
