@@ -11,7 +11,7 @@ in turns and in another order each round, by processor time; that is done `--run
 of (result / original) of the same round with its 95 % interval for each run, what the report predicts (cost_after / cost_before), and fused or integer
 operators of which ONNX Runtime has fewer after it loaded the result at ENABLE_EXTENDED than after it loaded the original. A result is slower where in
 all runs the interval lies above 1.00 and the median above 1.01. At the end: geometric means (over models, and over packages), Kendall's tau between predicted and
-real ratios over all pairs and over those that differ by more than both intervals, and who is slower.
+real ratios over all pairs and over those that differ by more than both intervals, what the printed ranges hold, and who is slower.
 
 What is in OUT.json for the same tools (by the bytes of each) and options is not measured again, so that --budget may end a call and the same command goes on.
 """
@@ -23,6 +23,7 @@ import itertools
 import json
 import math
 import multiprocessing
+import os
 import pathlib
 import random
 import re
@@ -217,13 +218,18 @@ def in_child(function, *arguments):
 
 def optimize(tool, options, source, target):
     command = [tool, "optimize", str(source), "-o", str(target), "--force", "--report", f"{target}.json", *options]
+    # The runtime that times is the one that settles the release and judges, as it is for users of the Python package.
+    import onnxruntime
+
+    environment = {"SATURATE_ONNXRUNTIME": str(pathlib.Path(onnxruntime.__file__).parent), **os.environ}
     start = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     row = {"status": done.returncode, "seconds": round(time.perf_counter() - start, 2)}
     if done.returncode:
         return row | {"error": (done.stderr or done.stdout).strip()[-300:]}
     report = json.loads(pathlib.Path(f"{target}.json").read_text())
-    return row | {"predicted": report["cost_after"] / report["cost_before"] if report["cost_before"] else 1, "bytes": target.stat().st_size}
+    predicted = report["cost_after"] / report["cost_before"] if report["cost_before"] else 1
+    return row | {"predicted": predicted, "range": report.get("cost_ratio"), "bytes": target.stat().st_size}
 
 
 def measure(folder, package, model, tools, args, work):
@@ -279,6 +285,23 @@ def tau(rows):
     return {which: agree[which] / agree[which, "n"] if agree[which, "n"] else None for which in ("all", "told")} | {"pairs_told": agree["told", "n"]}
 
 
+def ranges(made):
+    """The ranges that the screen prints: how many hold the median, or a part of its interval; their median width in points. Beside them what is too close
+    to predict, and how much of that is within 3 % of the original. What is written as it came has no range."""
+    printed = [m for m in made if m.get("range") and m["predicted"] != 1]
+    told = [m for m in printed if not m["range"][0] < 1 < m["range"][1]]
+    close = [m for m in printed if m not in told]
+    lasts = [(m["range"], m["ratios"][-1]) for m in told]
+    return {
+        "told": len(told),
+        "hold_median": sum(low <= median <= high for (low, high), (median, _, _) in lasts),
+        "meet_interval": sum(low <= most and least <= high for (low, high), (_, least, most) in lasts),
+        "median_width": round(statistics.median(100 * (high - low) for (low, high), _ in lasts), 1) if told else None,
+        "too_close": len(close),
+        "too_close_within_3_percent": sum(abs(middle(m) - 1) <= 0.03 for m in close),
+    }
+
+
 def summary(rows, tool):
     good = [(r, r["tools"][tool]) for r in rows if "ratios" in r["tools"][tool]]
     if not good:
@@ -294,6 +317,7 @@ def summary(rows, tool):
         "real_by_package": geomean([geomean(v) for v in by_package.values()]),
         "predicted": geomean([max(1e-6, m["predicted"]) for _, m in good]),
         "tau": tau([m for _, m in good]),
+        "ranges": ranges([m for _, m in good]),
         "slower": sorted(r["name"] for r, m in good if is_slower(m)),
         "lost": {r["name"]: m["lost"] for r, m in good if m["lost"]},
         "grown": {r["name"]: round(m["bytes"] / r["bytes"], 2) for r, m in good if m["bytes"] > 1.1 * r["bytes"]},

@@ -142,11 +142,17 @@ AtLoad at_load(const OnnxEGraph& g, const Target* target, const OnnxProblem& p, 
   return out;
 }
 
-std::pair<double, double> ratio_range(const AtLoad& before, const AtLoad& after, double relative_error) {
-  constexpr double kNinetyPercent = 1.645;
+namespace {
+
+constexpr double kNinetyPercent = 1.645;
+
+double ratio_of(const AtLoad& before, const AtLoad& after) { return before.price.cost > 0 ? after.price.cost / before.price.cost : 1; }
+
+// Of the ratio, where prices are wrong by `relative_error`.
+double variance_by_prices(const AtLoad& before, const AtLoad& after, double relative_error) {
   // Even equal graphs differ by where their weights lie in memory (docs/extraction.md).
   constexpr double kOfMachine = 0.01;
-  const double ratio = before.price.cost > 0 ? after.price.cost / before.price.cost : 1;
+  const double ratio = ratio_of(before, after);
   double variance = kOfMachine * kOfMachine;
   std::set<std::string> families;
   for (const auto* side : {&before.cost, &after.cost})
@@ -159,7 +165,21 @@ std::pair<double, double> ratio_range(const AtLoad& before, const AtLoad& after,
     const double more = before.price.cost > 0 ? (cost_of(after, family) - ratio * cost_of(before, family)) / before.price.cost : 0;
     variance += relative_error * relative_error * more * more;
   }
-  const double around = kNinetyPercent * std::sqrt(variance);
+  return variance;
+}
+
+}  // namespace
+
+bool is_dearer(const AtLoad& before, const AtLoad& after, double relative_error) {
+  return ratio_of(before, after) - kNinetyPercent * std::sqrt(variance_by_prices(before, after, relative_error)) > 1;
+}
+
+std::pair<double, double> ratio_range(const AtLoad& before, const AtLoad& after, double relative_error) {
+  // Trained models run at other sizes, on other machines and beside other operators than the rows of the table: of what a prediction says
+  // to change, so much is wrong (docs/extraction.md, "The range").
+  constexpr double kErrorOfChange = 0.4;
+  const double ratio = ratio_of(before, after), by_change = kErrorOfChange * (ratio - 1);
+  const double around = kNinetyPercent * std::sqrt(variance_by_prices(before, after, relative_error) + by_change * by_change);
   return {std::max(0.0, ratio - around), ratio + around};
 }
 

@@ -345,7 +345,10 @@ void note_loaded(const Model& model, const Model& result, const Task& task, Opti
   report.cost_before = before->price.cost, report.cost_after = after->price.cost;
   if (!task.target.fuses_at_load || !prices_fusions(task.cost)) return;
   report.before_at_load = before->operators, report.after_at_load = after->operators;
-  if (const double error = task.cost.relative_error(); error > 0) report.cost_ratio = ratio_range(*before, *after, error);
+  const double error = task.cost.relative_error();
+  if (error <= 0) return;
+  report.cost_ratio = ratio_range(*before, *after, error);
+  report.dearer = saturate::is_dearer(*before, *after, error);
 }
 
 void note_effects(const RuleSet& rules, OptimizeReport& report) {
@@ -474,7 +477,7 @@ bool is_dearer(const OptimizeReport& report) {
     return sum;
   };
   if (report.before_at_load.empty() || !(report.cost_after > report.cost_before * (1 + 1e-6))) return false;
-  return (report.cost_ratio && report.cost_ratio->first > 1) || count(report.after_at_load) > count(report.before_at_load);
+  return report.dearer || count(report.after_at_load) > count(report.before_at_load);
 }
 
 // The original as the result.
@@ -484,7 +487,7 @@ OptimizeResult as_it_came(const Model& model, const Task& task, OptimizeResult r
   result.model = model;
   report.cost_after = report.cost_before;
   report.after_at_load = report.before_at_load;
-  report.cost_ratio = std::nullopt;
+  report.cost_ratio = std::nullopt, report.dearer = false;
   report.made.clear(), report.provenance.clear(), report.unwanted.clear();
   report.cut_metadata = 0;
   report.after = report.before;
