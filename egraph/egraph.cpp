@@ -154,9 +154,10 @@ NodeId EGraph::Impl::insert_ensured(const PackedENode& rec, std::uint32_t h, Id 
 void EGraph::Impl::link_pooled(const PackedENode& rec, NodeId id) {
   const std::span<const Id> ids = children(rec);
   cells.ensure(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto seen = ids.first(i);
-    if (std::find(seen.begin(), seen.end(), ids[i]) == seen.end()) link_use(ids[i], id);
+  for (const Id child : ids) {
+    // Each class once: this e-node is the newest, so it heads the list of a class that it is linked to.
+    const std::uint32_t head = uses[child].head;
+    if (head == kNone || cells[head].node != id) link_use(child, id);
   }
 }
 

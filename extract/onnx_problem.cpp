@@ -211,6 +211,15 @@ class ProblemBuilder {
     }
   }
 
+  // Classes in the order in which they come first; by a set, for an e-node may have a million children.
+  std::vector<Id> each_once(std::span<const Id> children) const {
+    std::vector<Id> out;
+    absl::flat_hash_set<Id> seen;
+    for (const Id child : children)
+      if (const Id k = e_.find(child); seen.insert(k).second) out.push_back(k);
+    return out;
+  }
+
   std::vector<Candidate> candidates_of(Id id) const {
     std::vector<Candidate> out;
     bool has_constant = false;
@@ -225,10 +234,7 @@ class ProblemBuilder {
       if (key.role == UnitRole::kFused && !spelling) continue;
       const Price cost = spelling ? fused_cost(id, n, node, *spelling) : node_cost(id, n, node, key);
       if (!cost.is_finite()) continue;
-      Candidate c{n, cost, {}};
-      const std::span<const Id> needed = spelling ? std::span<const Id>(spelling->leaves) : node.children;
-      for (Id child : needed)
-        if (const Id k = e_.find(child); std::find(c.children.begin(), c.children.end(), k) == c.children.end()) c.children.push_back(k);
+      Candidate c{n, cost, each_once(spelling ? std::span<const Id>(spelling->leaves) : node.children)};
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
     const Facts& f = g_.facts(id);

@@ -1,5 +1,6 @@
 #include "egraph/egraph.h"
 
+#include <algorithm>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -75,6 +76,21 @@ TEST(EGraph, ManyChildrenAreCongruentToo) {
   EXPECT_EQ(egraph.find(p), egraph.find(q));
   EXPECT_EQ(egraph.node(egraph.class_nodes(p)[0]).children.size(), 5u);
   EXPECT_EQ(check_invariants(egraph), "");
+}
+
+TEST(EGraph, AUserOfManyClassesIsListedOnceInEach) {
+  EGraph egraph;
+  const OpId a = egraph.add_op({.kind = 0}), f = egraph.add_op({.kind = 1}), cat = egraph.add_op({.kind = 2});
+  constexpr std::size_t kMany = 300'000;  // minutes where each child is compared with those before it
+  std::vector<Id> children{egraph.add(a, {})};
+  while (children.size() < kMany) children.push_back(egraph.add(f, std::vector{children.back()}));
+  for (std::size_t i = 0; i < kMany; ++i) children.push_back(children[i]);
+  const Id user = egraph.add(cat, children);
+  egraph.rebuild();
+  for (const std::size_t i : {std::size_t{0}, kMany / 2, kMany - 1}) {
+    const std::vector<NodeId> users = egraph.class_users(children[i]);
+    EXPECT_EQ(std::count(users.begin(), users.end(), user), 1) << i;
+  }
 }
 
 TEST(EGraph, ClassesAndTheirNodes) {

@@ -28,6 +28,12 @@ def chain(n):
     return model([helper.make_node("Tanh", [f"v{k}"], [f"v{k + 1}"]) for k in range(n)], [value("v0")], [value(f"v{n}")])
 
 
+def sums_of_inputs(n):
+    """Behind each of n inputs the operators that carry it are a chain."""
+    nodes = [helper.make_node("Add", [f"v{k}", f"i{k}"], [f"v{k + 1}"]) for k in range(n)]
+    return model(nodes, [value("v0")] + [value(f"i{k}") for k in range(n)], [value(f"v{n}")])
+
+
 def one_node(op, size_of, **attributes):
     return lambda n: model([helper.make_node(op, ["x"] * n, ["y"], **attributes)], [value("x", (1,))], [value("y", (size_of(n),))])
 
@@ -42,6 +48,8 @@ def processor_time(path, output):
 CASES = {
     "inputs": (many_inputs, 2_500),
     "chain": (chain, 5_000),
+    "sums of inputs": (sums_of_inputs, 2_500),
+    "sum": (many_inputs, 25_000),
     "concat": (one_node("Concat", lambda n: n, axis=0), 12_500),
     "max": (one_node("Max", lambda n: 1), 6_000),
 }

@@ -39,6 +39,7 @@ class Readings {
  public:
   explicit Readings(const Graph& graph) {
     see(graph);
+    spread();
     for (const ValueInfo& input : graph.inputs)
       if (input.type.shape) of_input(input);
   }
@@ -71,28 +72,52 @@ class Readings {
     return axis > 0 && axis < rank && !std::holds_alternative<std::int64_t>((*input.type.shape)[static_cast<std::size_t>(axis)]);
   }
 
+  static bool carries(const Node& node, std::size_t place) {
+    return (place == 0 && has_word(kCarriesFirst, node.op_type)) || has_word(kCarriesAny, node.op_type);
+  }
+
+  static std::set<ReadAs> read_by(const Node& node, std::size_t place) {
+    std::set<ReadAs> out;
+    for (const Reader& reader : kReaders)
+      if (has_word(reader.op_types, node.op_type) && (reader.input == "0" ? place == 0 : formal(node, place) == reader.input))
+        out.insert(reader.as);
+    return out;
+  }
+
+  // What each value is read as, also behind operators that carry it: from the readers back, a value once for each reading that is new to it.
+  void spread() {
+    std::map<std::string_view, std::vector<std::string_view>> carried_from;
+    std::vector<std::pair<std::string_view, ReadAs>> open;
+    for (const auto& [value, uses] : uses_)
+      for (const auto& [node, place] : uses) {
+        for (const ReadAs as : read_by(*node, place))
+          if (as != ReadAs::kSteps) open.emplace_back(value, as);
+        if (!carries(*node, place)) continue;
+        for (const std::string& made : node->outputs)
+          if (!made.empty()) carried_from[made].push_back(value);
+      }
+    while (!open.empty()) {
+      const auto [value, as] = open.back();
+      open.pop_back();
+      if (!read_as_[value].insert(as).second) continue;
+      if (const auto from = carried_from.find(value); from != carried_from.end())
+        for (const std::string_view one : from->second) open.emplace_back(one, as);
+    }
+  }
+
   void of_input(const ValueInfo& input) {
     std::set<ReadAs>& out = out_[input.name];
-    std::set<std::string_view> seen{input.name};
-    std::vector<std::string_view> open{input.name};
-    while (!open.empty()) {
-      const auto it = uses_.find(open.back());
-      open.pop_back();
-      if (it == uses_.end()) continue;
-      for (const auto& [node, place] : it->second) {
-        if (it->first == input.name && is_past(input, *node, place)) out.insert(ReadAs::kPast);
-        for (const Reader& reader : kReaders)
-          if ((reader.as != ReadAs::kSteps || it->first == input.name) && has_word(reader.op_types, node->op_type) &&
-              (reader.input == "0" ? place == 0 : formal(*node, place) == reader.input))
-            out.insert(reader.as);
-        if (!(place == 0 && has_word(kCarriesFirst, node->op_type)) && !has_word(kCarriesAny, node->op_type)) continue;
-        for (const std::string& made : node->outputs)
-          if (!made.empty() && seen.insert(made).second) open.push_back(made);
-      }
+    if (const auto behind = read_as_.find(input.name); behind != read_as_.end()) out.insert(behind->second.begin(), behind->second.end());
+    const auto uses = uses_.find(input.name);
+    if (uses == uses_.end()) return;
+    for (const auto& [node, place] : uses->second) {
+      if (is_past(input, *node, place)) out.insert(ReadAs::kPast);
+      if (read_by(*node, place).contains(ReadAs::kSteps)) out.insert(ReadAs::kSteps);
     }
   }
 
   std::map<std::string, std::vector<Use>, std::less<>> uses_;
+  std::map<std::string_view, std::set<ReadAs>> read_as_;
   std::map<std::string, std::set<ReadAs>> out_;
 };
 
