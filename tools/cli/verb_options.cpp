@@ -54,7 +54,7 @@ void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const 
 
 void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what) {
   app->add_option(
-         "--runtime", args.name,
+         "--runtime", args.asked,
          fmt::format("{}: saturate (default) or onnxruntime, which the Python package's command has if onnxruntime is installed", what))
       ->type_name("NAME")
       ->check(choice({std::string(kOurRuntime), "onnxruntime"}));
@@ -145,8 +145,9 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
   app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
       ->type_name("N")
       ->group(budgets);
-  app->add_option("--node-limit", args.limits.nodes,
-                  fmt::format("e-nodes that rules may make (default: 60 for each of the model's, 10000 to {})", args.limits.nodes))
+  app->add_option(
+         "--node-limit", args.limits.nodes,
+         fmt::format("e-nodes that rules may make (default: {} for each of the model's, {} to {})", kNodesPerNode, kLeastNodes, kMostNodes))
       ->type_name("N")
       ->check(whole_in(1, std::int64_t{1} << 40), "")
       ->group(budgets);
@@ -156,9 +157,10 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
       ->type_name("MB")
       ->check(whole_in(1, std::int64_t{1} << 40), "")
       ->group(budgets);
-  app->add_option("--time-limit", args.limits.seconds,
-                  "seconds of rewriting, and again of verifying (default 60); other than 60, also of each other stage; a safety net: where "
-                  "it is hit the result depends on the machine")
+  app->add_option(
+         "--time-limit", args.limits.seconds,
+         "seconds of rewriting, and again of verifying (default 60); where it is given, also of each other stage; a safety net: where "
+         "it is hit the result depends on the machine")
       ->type_name("S")
       ->group(budgets);
 }
