@@ -301,20 +301,21 @@ def unreasoned(held):
             for what, entry in held.items() if entry["at_most"] > entry.get("lowest", entry["at_most"]) and not entry.get("why")]
 
 
-def moved(held, figures, why):
-    """A ratchet's data for these figures: lower where they fell, higher with a reason alone."""
+def moved(held, figures, why, slack=0.0):
+    """A ratchet's data for these figures: lower where they fell, higher with a reason alone. `slack`: the share by which a figure may differ."""
     out = {}
     for what, now in figures.items():
         before = held.get(what, {"at_most": now})
+        rose = now > before["at_most"] * (1 + slack)
         lowest = min(now, before.get("lowest", before["at_most"]))
-        reason = why if now > before["at_most"] else before.get("why")
-        at_most = now if now < before["at_most"] or why else before["at_most"]
-        out[what] = {"at_most": at_most} | ({"lowest": lowest, "why": reason} if at_most > lowest else {})
+        at_most = now if now < before["at_most"] or rose and why else before["at_most"]
+        reason = why if rose else before.get("why")
+        out[what] = {"at_most": at_most} | ({"lowest": lowest, "why": reason} if at_most > lowest and reason else {})
     return out
 
 
-def risen(held, figures):
-    return [(what, now, held[what]["at_most"]) for what, now in figures.items() if what in held and now > held[what]["at_most"]]
+def risen(held, figures, slack=0.0):
+    return [(what, now, held[what]["at_most"]) for what, now in figures.items() if what in held and now > held[what]["at_most"] * (1 + slack)]
 
 
 def save(held, path):
