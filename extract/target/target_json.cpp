@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <tuple>
+#include <variant>
 
 #include "egraph/read_json.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/model/wrong_usage.h"
 
@@ -79,73 +81,86 @@ absl::Status read_by_place(const json& value, std::map<int, std::vector<std::str
   return absl::OkStatus();
 }
 
+using Allowed = std::map<std::string, std::vector<std::string>>;
+using DtypesByPlace = std::map<int, std::vector<std::string>>;
+using Limit =
+    std::variant<std::set<std::string> OperatorLimits::*, std::vector<std::string> OperatorLimits::*, std::vector<int> OperatorLimits::*,
+                 std::optional<int> OperatorLimits::*, std::optional<std::int64_t> OperatorLimits::*,
+                 std::optional<double> OperatorLimits::*, bool OperatorLimits::*, std::string OperatorLimits::*, Allowed OperatorLimits::*,
+                 DtypesByPlace OperatorLimits::*, std::map<std::string, std::pair<double, double>> OperatorLimits::*,
+                 std::vector<OperatorLimits> OperatorLimits::*>;
+
+// The keys of a limit, in the order in which they are written; "rank" says min_rank and max_rank at once.
+constexpr std::pair<std::string_view, Limit> kLimits[] = {
+    {"operators", &OperatorLimits::operators},
+    {"except", &OperatorLimits::except},
+    {"min_rank", &OperatorLimits::min_rank},
+    {"max_rank", &OperatorLimits::max_rank},
+    {"max_dim", &OperatorLimits::max_dim},
+    {"max_batch", &OperatorLimits::max_batch},
+    {"max_heads", &OperatorLimits::max_heads},
+    {"max_constant", &OperatorLimits::max_constant},
+    {"dtypes", &OperatorLimits::dtypes},
+    {"input_dtypes", &OperatorLimits::input_dtypes},
+    {"output_dtypes", &OperatorLimits::output_dtypes},
+    {"dtypes_of_inputs", &OperatorLimits::dtypes_of_inputs},
+    {"min_normalized", &OperatorLimits::min_normalized},
+    {"static_shapes", &OperatorLimits::static_shapes},
+    {"not_empty", &OperatorLimits::not_empty},
+    {"constant_inputs", &OperatorLimits::constant_inputs},
+    {"absent_inputs", &OperatorLimits::absent_inputs},
+    {"own_heads", &OperatorLimits::own_heads},
+    {"of_self_attention", &OperatorLimits::of_self_attention},
+    {"alike", &OperatorLimits::alike},
+    {"attributes", &OperatorLimits::attributes},
+    {"required_attributes", &OperatorLimits::required_attributes},
+    {"attribute_ranges", &OperatorLimits::attribute_ranges},
+    {"axis", &OperatorLimits::axis},
+    {"when", &OperatorLimits::when},
+    {"before", &OperatorLimits::before},
+    {"because", &OperatorLimits::because},
+};
+
+absl::StatusOr<OperatorLimits> read_limit(const json& entry);
+
+template <typename T>
+absl::Status read_value(const json& value, T& into) {
+  into = value.get<T>();
+  return absl::OkStatus();
+}
+template <typename T>
+absl::Status read_value(const json& value, std::optional<T>& into) {
+  into = value.get<T>();
+  return absl::OkStatus();
+}
+absl::Status read_value(const json& value, Allowed& into) {
+  into = read_allowed(value);
+  return absl::OkStatus();
+}
+absl::Status read_value(const json& value, DtypesByPlace& into) { return read_by_place(value, into); }
+absl::Status read_value(const json& value, std::vector<OperatorLimits>& into) {
+  absl::StatusOr<OperatorLimits> when = read_limit(value);
+  if (!when.ok()) return bad(fmt::format("when: {}", std::string(when.status().message())));
+  into.push_back(*std::move(when));
+  return absl::OkStatus();
+}
+
+std::string known_limits() {
+  std::vector<std::string_view> names{"rank"};
+  for (const auto& [name, member] : kLimits) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
   OperatorLimits l;
-  for (const auto& [key, v] : entry.items()) {
-    if (key == "operators")
-      l.operators = v.get<std::set<std::string>>();
-    else if (key == "except")
-      l.except = v.get<std::set<std::string>>();
-    else if (key == "rank")
-      l.min_rank = l.max_rank = v.get<int>();
-    else if (key == "min_rank")
-      l.min_rank = v.get<int>();
-    else if (key == "max_rank")
-      l.max_rank = v.get<int>();
-    else if (key == "max_dim")
-      l.max_dim = v.get<std::int64_t>();
-    else if (key == "max_batch")
-      l.max_batch = v.get<std::int64_t>();
-    else if (key == "max_heads")
-      l.max_heads = v.get<std::int64_t>();
-    else if (key == "max_constant")
-      l.max_constant = v.get<double>();
-    else if (key == "dtypes")
-      l.dtypes = v.get<std::vector<std::string>>();
-    else if (key == "input_dtypes")
-      l.input_dtypes = v.get<std::vector<std::string>>();
-    else if (key == "output_dtypes")
-      l.output_dtypes = v.get<std::vector<std::string>>();
-    else if (key == "dtypes_of_inputs") {
-      if (absl::Status s = read_by_place(v, l.dtypes_of_inputs); !s.ok()) return s;
-    } else if (key == "min_normalized")
-      l.min_normalized = v.get<std::int64_t>();
-    else if (key == "static_shapes")
-      l.static_shapes = v.get<bool>();
-    else if (key == "not_empty")
-      l.not_empty = v.get<bool>();
-    else if (key == "constant_inputs")
-      l.constant_inputs = v.get<std::vector<int>>();
-    else if (key == "absent_inputs")
-      l.absent_inputs = v.get<std::vector<int>>();
-    else if (key == "own_heads")
-      l.own_heads = v.get<std::vector<int>>();
-    else if (key == "of_self_attention")
-      l.of_self_attention = v.get<std::vector<int>>();
-    else if (key == "alike")
-      l.alike = v.get<std::vector<int>>();
-    else if (key == "before")
-      l.before = v.get<std::string>();
-    else if (key == "attributes")
-      l.attributes = read_allowed(v);
-    else if (key == "required_attributes")
-      l.required_attributes = v.get<std::vector<std::string>>();
-    else if (key == "attribute_ranges")
-      l.attribute_ranges = v.get<std::map<std::string, std::pair<double, double>>>();
-    else if (key == "axis")
-      l.axis = v.get<std::vector<int>>();
-    else if (key == "because")
-      l.because = v.get<std::string>();
-    else if (key == "when") {
-      absl::StatusOr<OperatorLimits> when = read_limit(v);
-      if (!when.ok()) return bad(fmt::format("when: {}", std::string(when.status().message())));
-      l.when.push_back(*std::move(when));
-    } else
-      return bad(fmt::format(
-          "unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
-          "input_dtypes, output_dtypes, dtypes_of_inputs, min_normalized, static_shapes, not_empty, constant_inputs, absent_inputs, "
-          "own_heads, of_self_attention, alike, attributes, required_attributes, attribute_ranges, axis, when, before, because",
-          key));
+  for (const auto& [key, value] : entry.items()) {
+    const auto* const limit = std::find_if(std::begin(kLimits), std::end(kLimits), [&](const auto& known) { return known.first == key; });
+    if (key == "rank")
+      l.min_rank = l.max_rank = value.get<int>();
+    else if (limit == std::end(kLimits))
+      return bad(fmt::format("unknown key '{}'; known are {}", key, known_limits()));
+    else if (absl::Status s = std::visit([&](auto member) { return read_value(value, l.*member); }, limit->second); !s.ok())
+      return s;
   }
   for (const auto* dtypes : {&l.dtypes, &l.input_dtypes, &l.output_dtypes})
     if (absl::Status s = check_dtypes(*dtypes); !s.ok()) return s;
@@ -250,27 +265,34 @@ absl::Status read_runtime(const json& value, Target& t) {
   return absl::OkStatus();
 }
 
+using PlainValue = std::variant<std::string Target::*, std::vector<std::string> Target::*, std::set<std::string> Target::*,
+                                std::int64_t Target::*, bool Target::*, std::map<std::string, std::int64_t> Target::*>;
+
+// The keys whose values are read as they are.
+constexpr std::pair<std::string_view, PlainValue> kPlainKeys[] = {
+    {"name", &Target::name},
+    {"description", &Target::description},
+    {"sources", &Target::sources},
+    {"min_opset", &Target::min_opset},
+    {"max_opset", &Target::max_opset},
+    {"cost_model", &Target::cost_model},
+    {"keep_functions", &Target::keep_functions},
+    {"newest_opset", &Target::newest_opset},
+    {"cpu_kernels", &Target::cpu_kernels},
+    {"border", &Target::border},
+    {"assumes", &Target::assumes},
+    {"fuses_at_load", &Target::fuses_at_load},
+    {"images_in_blocks", &Target::images_in_blocks},
+};
+
 absl::Status read_key(const std::string& key, const json& value, Target& t) {
-  if (key == "name")
-    t.name = value.get<std::string>();
-  else if (key == "description")
-    t.description = value.get<std::string>();
-  else if (key == "sources")
-    t.sources = value.get<std::vector<std::string>>();
-  else if (key == "min_opset")
-    t.min_opset = value.get<std::int64_t>();
-  else if (key == "max_opset")
-    t.max_opset = value.get<std::int64_t>();
-  else if (key == "cost_model")
-    t.cost_model = value.get<std::string>();
-  else if (key == "domains")
+  const auto* const plain =
+      std::find_if(std::begin(kPlainKeys), std::end(kPlainKeys), [&](const auto& known) { return known.first == key; });
+  if (plain != std::end(kPlainKeys)) return std::visit([&](auto member) { return read_value(value, t.*member); }, plain->second);
+  if (key == "domains")
     for (const auto& [domain, ops] : value.items()) t.operators[domain] = ops.get<std::set<std::string>>();
-  else if (key == "keep_functions")
-    t.keep_functions = value.get<bool>();
   else if (key == "standard")
     return read_standard(value, t);
-  else if (key == "newest_opset")
-    t.newest_opset = value.get<std::map<std::string, std::int64_t>>();
   else if (key == "forbidden")
     t.forbidden.merge(value.get<std::set<std::string>>());
   else if (key == "dtypes")
@@ -278,18 +300,12 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
       t.dtypes[op] = dtypes.get<std::vector<std::string>>();
       if (absl::Status s = check_dtypes(t.dtypes[op]); !s.ok()) return bad(fmt::format("{}: {}", op, std::string(s.message())));
     }
-  else if (key == "cpu_kernels")
-    t.cpu_kernels = value.get<bool>();
   else if (key == "limits")
     return read_limits(value, t);
   else if (key == "wishes")
     return read_wishes(value, t);
-  else if (key == "border")
-    t.border = value.get<std::set<std::string>>();
   else if (key == "index_ranks")
     for (const auto& i : value) t.index_ranks[i.at("operator")][i.at("input").get<int>()] = {i.at("ranks").at(0), i.at("ranks").at(1)};
-  else if (key == "assumes")
-    t.assumes = value.get<std::vector<std::string>>();
   else if (key == "load_time_fusions")
     for (const auto& f : value)
       t.load_time_fusions.push_back(
@@ -300,10 +316,6 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     return read_joins(value, t);
   else if (key == "runtime")
     return read_runtime(value, t);
-  else if (key == "fuses_at_load")
-    t.fuses_at_load = value.get<bool>();
-  else if (key == "images_in_blocks")
-    t.images_in_blocks = value.get<bool>();
   else if (key == "quantizes_weights")
     t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
   else
@@ -321,39 +333,33 @@ ordered_json write_allowed(const std::map<std::string, std::vector<std::string>>
   return out;
 }
 
+ordered_json limits_json(const OperatorLimits& l);
+
+// What a limit says; null where it says nothing.
+template <typename T>
+ordered_json written(const T& value) {
+  return value == T() ? ordered_json() : ordered_json(value);
+}
+template <typename T>
+ordered_json written(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json();
+}
+ordered_json written(const Allowed& attributes) { return attributes.empty() ? ordered_json() : write_allowed(attributes); }
+ordered_json written(const DtypesByPlace& dtypes) {
+  ordered_json out;
+  for (const auto& [place, names] : dtypes) out[std::to_string(place)] = names;
+  return out;
+}
+ordered_json written(const std::vector<OperatorLimits>& when) { return when.empty() ? ordered_json() : limits_json(when.back()); }
+
 ordered_json limits_json(const OperatorLimits& l) {
   ordered_json out = ordered_json::object();
-  if (!l.operators.empty()) out["operators"] = l.operators;
-  if (!l.except.empty()) out["except"] = l.except;
-  if (l.min_rank && l.min_rank == l.max_rank)
-    out["rank"] = *l.min_rank;
-  else {
-    if (l.min_rank) out["min_rank"] = *l.min_rank;
-    if (l.max_rank) out["max_rank"] = *l.max_rank;
+  const bool one_rank = l.min_rank && l.min_rank == l.max_rank;
+  for (const auto& [name, member] : kLimits) {
+    if (one_rank && name == "max_rank") continue;
+    ordered_json value = std::visit([&](auto m) { return written(l.*m); }, member);
+    if (!value.is_null()) out[one_rank && name == "min_rank" ? "rank" : std::string(name)] = std::move(value);
   }
-  if (l.max_dim) out["max_dim"] = *l.max_dim;
-  if (l.max_batch) out["max_batch"] = *l.max_batch;
-  if (l.max_heads) out["max_heads"] = *l.max_heads;
-  if (l.max_constant) out["max_constant"] = *l.max_constant;
-  if (!l.dtypes.empty()) out["dtypes"] = l.dtypes;
-  if (!l.input_dtypes.empty()) out["input_dtypes"] = l.input_dtypes;
-  if (!l.output_dtypes.empty()) out["output_dtypes"] = l.output_dtypes;
-  for (const auto& [place, dtypes] : l.dtypes_of_inputs) out["dtypes_of_inputs"][std::to_string(place)] = dtypes;
-  if (l.min_normalized) out["min_normalized"] = *l.min_normalized;
-  if (l.static_shapes) out["static_shapes"] = true;
-  if (l.not_empty) out["not_empty"] = true;
-  if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
-  if (!l.absent_inputs.empty()) out["absent_inputs"] = l.absent_inputs;
-  if (!l.own_heads.empty()) out["own_heads"] = l.own_heads;
-  if (!l.of_self_attention.empty()) out["of_self_attention"] = l.of_self_attention;
-  if (!l.alike.empty()) out["alike"] = l.alike;
-  if (!l.attributes.empty()) out["attributes"] = write_allowed(l.attributes);
-  if (!l.required_attributes.empty()) out["required_attributes"] = l.required_attributes;
-  if (!l.attribute_ranges.empty()) out["attribute_ranges"] = l.attribute_ranges;
-  if (!l.axis.empty()) out["axis"] = l.axis;
-  for (const OperatorLimits& when : l.when) out["when"] = limits_json(when);
-  if (!l.before.empty()) out["before"] = l.before;
-  if (!l.because.empty()) out["because"] = l.because;
   return out;
 }
 
@@ -481,6 +487,39 @@ absl::Status add_wishes(const std::string& name, Target& target) {
   return wrong_usage(fmt::format("--prefer {}: no such wish; {}", name, what_instead(name, known_wishes())));
 }
 
+namespace {
+
+ordered_json unit_json(const NodeUnit& u) {
+  ordered_json out{{"operators", u.operators},
+                   {"becomes", u.becomes},
+                   {"inputs", u.inputs},
+                   {"variadic", u.variadic},
+                   {"quantized", u.quantized},
+                   {"same_parameters", u.same_parameters},
+                   {"constant_inputs", u.constant_inputs},
+                   {"quantized_at_load", u.quantized_at_load},
+                   {"quantizes_since", u.quantizes_since},
+                   {"coarse", u.coarse},
+                   {"attributes", write_allowed(u.attributes)},
+                   {"kernel_attributes", ordered_json::object()},
+                   {"versions", u.versions}};
+  for (const Attribute& a : u.kernel_attributes) out["kernel_attributes"][a.name] = a.i();
+  return out;
+}
+
+ordered_json runtime_json(const Runtime& runtime) {
+  ordered_json out{{"name", runtime.name}, {"sources", runtime.sources}, {"versions", ordered_json::object()}};
+  if (runtime.installed_with) out["installed_with"] = *runtime.installed_with;
+  if (!runtime.usual_release.empty()) out["usual"] = runtime.usual_release;
+  for (const RuntimeRelease& r : runtime.releases) {
+    out["versions"][r.version] = {{"opset", r.opset}, {"ir", r.ir}};
+    if (!r.lacks.empty()) out["versions"][r.version]["lacks"] = r.lacks;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string target_text(const Target& t) {
   ordered_json out{{"name", t.name},
                    {"description", t.description},
@@ -517,22 +556,7 @@ std::string target_text(const Target& t) {
                                         {"constant_operand", f.constant_operand},
                                         {"versions", f.versions}});
   out["node_units"] = ordered_json::array();
-  for (const NodeUnit& u : t.node_units) {
-    out["node_units"].push_back({{"operators", u.operators},
-                                 {"becomes", u.becomes},
-                                 {"inputs", u.inputs},
-                                 {"variadic", u.variadic},
-                                 {"quantized", u.quantized},
-                                 {"same_parameters", u.same_parameters},
-                                 {"constant_inputs", u.constant_inputs},
-                                 {"quantized_at_load", u.quantized_at_load},
-                                 {"quantizes_since", u.quantizes_since},
-                                 {"coarse", u.coarse},
-                                 {"attributes", write_allowed(u.attributes)},
-                                 {"kernel_attributes", ordered_json::object()},
-                                 {"versions", u.versions}});
-    for (const Attribute& a : u.kernel_attributes) out["node_units"].back()["kernel_attributes"][a.name] = a.i();
-  }
+  for (const NodeUnit& u : t.node_units) out["node_units"].push_back(unit_json(u));
   if (t.fuses_at_load) out["fuses_at_load"] = true;
   if (t.images_in_blocks) out["images_in_blocks"] = true;
   out["joins"] = ordered_json::array();
@@ -540,15 +564,7 @@ std::string target_text(const Target& t) {
     out["joins"].push_back({{"operator", j.op}, {"reader", j.reader}, {"becomes", j.becomes}, {"versions", j.versions}});
   if (!t.quantizes_weights.operators.empty())
     out["quantizes_weights"] = {{"operators", t.quantizes_weights.operators}, {"versions", t.quantizes_weights.versions}};
-  if (!t.runtime.releases.empty()) {
-    out["runtime"] = {{"name", t.runtime.name}, {"sources", t.runtime.sources}, {"versions", ordered_json::object()}};
-    if (t.runtime.installed_with) out["runtime"]["installed_with"] = *t.runtime.installed_with;
-    if (!t.runtime.usual_release.empty()) out["runtime"]["usual"] = t.runtime.usual_release;
-    for (const RuntimeRelease& r : t.runtime.releases) {
-      out["runtime"]["versions"][r.version] = {{"opset", r.opset}, {"ir", r.ir}};
-      if (!r.lacks.empty()) out["runtime"]["versions"][r.version]["lacks"] = r.lacks;
-    }
-  }
+  if (!t.runtime.releases.empty()) out["runtime"] = runtime_json(t.runtime);
   if (!t.assumes.empty()) out["assumes"] = t.assumes;
   return out.dump(2);
 }

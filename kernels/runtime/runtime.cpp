@@ -128,9 +128,8 @@ struct Session::Impl {
 
   explicit Impl(const SessionOptions& o) : options(o), team(o.reference ? 1 : thread_count(o.threads)) {}
 
-  // `over`: whose tensors may be written over; null, or the same as `given`.
-  Outputs run(const std::map<std::string, Value>& given, std::vector<NodeTiming>* timings, const RunLimits& limits,
-              std::map<std::string, Value>* over = nullptr) const {
+  // The inputs in the graph's order; those that are not given are empty.
+  absl::StatusOr<std::vector<Value>> inputs_of(const std::map<std::string, Value>& given) const {
     const Graph& graph = *plan->graph;
     std::vector<Value> inputs(graph.inputs.size());
     std::size_t used = 0;
@@ -155,6 +154,15 @@ struct Session::Impl {
         }
       }
     }
+    return inputs;
+  }
+
+  // `over`: whose tensors may be written over; null, or the same as `given`.
+  Outputs run(const std::map<std::string, Value>& given, std::vector<NodeTiming>* timings, const RunLimits& limits,
+              std::map<std::string, Value>* over = nullptr) const {
+    absl::StatusOr<std::vector<Value>> found = inputs_of(given);
+    if (!found.ok()) return found.status();
+    std::vector<Value>& inputs = *found;
     // One run at a time has the team; others that come meanwhile, from other threads, have their own thread only.
     const std::unique_lock<std::mutex> lock(team_in_use, std::try_to_lock);
     const bool shared_out = team.threads() > 1 && lock.owns_lock();

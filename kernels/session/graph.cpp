@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "kernels/runtime/registry.h"
 #include "kernels/runtime/runtime.h"
+#include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 
@@ -19,20 +20,6 @@ bool has_graphs(const Node& node) {
     return std::holds_alternative<std::shared_ptr<const Graph>>(a.value) ||
            std::holds_alternative<std::vector<std::shared_ptr<const Graph>>>(a.value);
   });
-}
-
-std::vector<std::string> captures(const Node& node) {
-  std::vector<std::string> out;
-  const auto add = [&](const std::shared_ptr<const Graph>& g) {
-    if (g == nullptr) return;
-    const std::vector<std::string> names = captured_names(*g);
-    out.insert(out.end(), names.begin(), names.end());
-  };
-  for (const Attribute& a : node.attributes) {
-    if (const auto* g = std::get_if<std::shared_ptr<const Graph>>(&a.value)) add(*g);
-    if (const auto* gs = std::get_if<std::vector<std::shared_ptr<const Graph>>>(&a.value)) std::for_each(gs->begin(), gs->end(), add);
-  }
-  return out;
 }
 
 }  // namespace
@@ -78,8 +65,9 @@ void SessionGraph::count_uses() {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     for (const std::string& name : node.inputs) ++uses_[name];
-    if (has_graphs(node))
-      for (const std::string& name : captures(node)) uses_[name] += kMany;
+    for_each_body(node, [&](const Graph& body) {
+      for (const std::string& name : captured_names(body)) uses_[name] += kMany;
+    });
     for (const std::string& name : node.outputs) producers_[name] = i;
   }
 }

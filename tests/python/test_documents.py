@@ -89,6 +89,34 @@ def test_documents_name_options_and_identifiers_that_exist():
     assert not unknown, unknown
 
 
+def rows(path):
+    """The rows of a page's tables, but for their heads."""
+    return [line for line in path.read_text().splitlines() if line.startswith("| ") and not re.match(r"\| (stage|step|change) \|", line)]
+
+
+def named_in(row):
+    """The files, the folders and the symbols that a row names in code; `a/*.cpp` names several files."""
+    code = re.findall(r"`([^`]+)`", row)
+    found = [list(ROOT.glob(name)) for name in code if "/" in name and not re.search(r"[ <]", name)]
+    missing = [name for name in code if "/" in name and not re.search(r"[ <]", name) and not list(ROOT.glob(name))]
+    return [p for paths in found for p in paths], missing, [name for name in code if re.fullmatch(r"\w+", name)]
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "reading_order.md"])
+def test_tables_of_places_name_files_and_what_to_look_for_there(page):
+    wrong = []
+    for row in rows(ROOT / "docs" / page):
+        paths, missing, symbols = named_in(row)
+        wrong += [f"{row}: there is no {name}" for name in missing]
+        texts = {p: set(re.findall(r"\w+", p.read_text())) for p in paths if p.is_file()}
+        one_of = {p: any(symbol in known for symbol in symbols) for p, known in texts.items() if p.suffix in (".cpp", ".h", ".py", ".rules") and "*" not in row}
+        wrong += [f"{row}: nothing of {p.relative_to(ROOT)} is named" for p, found in one_of.items() if not found]
+        wrong += [f"{row}: `{symbol}` stands in none of its files" for symbol in symbols if texts and not any(symbol in known for known in texts.values())]
+        if not (paths and symbols) and not re.search(r"\]\([\w/]+\.md\)", row):
+            wrong.append(f"{row}: no file, or nothing to look for in it")
+    assert not wrong, "\n".join(wrong)
+
+
 def help_examples():
     verbs = re.findall(r"^  (\w+) ", re.search(r"^VERBS\n(.*?)\n\n", run_ok("--help").stdout, flags=re.M | re.S)[1], flags=re.M)
     verbs = [v for v in verbs if v != "saturate"]

@@ -41,6 +41,7 @@ def test_the_first_line_and_the_report_name_it(tmp_path):
     assert judge["verdict"] == "equal" and judge["version"] == onnxruntime.__version__ and judge["cases"] >= 3
     with_judge = (tmp_path / "out.onnx").read_bytes()
     assert "verified here only (--judge saturate), " in said(run_ok(*words, *THERE, "--judge", "saturate", "--force"))
+    assert "verified here only (--judge saturate), " in said(run_ok(*words, *THERE, "--runtime", "saturate", "--force"))  # its older name
     assert (tmp_path / "out.onnx").read_bytes() == with_judge
     assert "verified here only (onnxruntime is not installed), " in said(run_ok(*words, "--force"))
     alone = run_ok(*words, "--judge", "onnxruntime=" + THERE[1], "--force")

@@ -177,6 +177,8 @@ def test_the_default_node_limit_goes_with_the_size_of_the_model(tmp_path):
     of = lambda done: int(re.search(r"node limit after \d+ iterations; (\d+) e-nodes", done.stdout)[1])
     assert 5_000 < of(run_ok(*words)) < 11_000
     assert of(run_ok(*words, "--node-limit", 20_000)) > 15_000
+    many = run_ok(*words, "--node-limit", 1_000_000, "--iterations", 13)  # the largest default, given all the same
+    assert int(re.search(r"; (\d+) e-nodes", many.stdout)[1]) > 15_000, many.stdout
 
 
 # A length of 0 masks all: NaN by Softmax, numbers by Attention. Verification draws such lengths and must not take that for a mistake.

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "egraph/stop.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
 #include "rules/native/kit.h"
@@ -74,6 +75,35 @@ TEST(Pipeline, NativeRulesRunUnderTheirNames) {
       EXPECT_EQ(r.name.substr(0, r.name.find('.')), rule.name);
       EXPECT_TRUE(r.applier != nullptr) << rule.name;
     }
+  }
+}
+
+// Counts, and tells whether a deadline bounds the stage that asks.
+struct WatchingCost : CostModel {
+  explicit WatchingCost(bool& bounded) : bounded(bounded) {}
+  std::string name() const override { return "watching"; }
+  double cost(const OnnxEGraph&, const ENode&, Id) const override {
+    bounded = bounded || (StopScope::current() && StopScope::current()->deadline != kNoDeadline);
+    return 1;
+  }
+  double constant_cost(std::size_t) const override { return 0; }
+  bool& bounded;
+};
+
+// A time that equals the default was given all the same.
+TEST(Pipeline, OnlyATimeThatWasGivenBoundsExtraction) {
+  const auto model =
+      parse_model_text("<ir_version: 8, opset_import: [\"\" : 18]>\ng (float[n] x) => (float[n] y) { y = Relu (x) }", "test");
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (const std::optional<double> seconds : {std::optional<double>(), std::optional<double>(kSecondsOfRewriting)}) {
+    bool bounded = false;
+    auto setup = set_up({});
+    ASSERT_TRUE(setup.ok()) << setup.status();
+    setup->cost = std::make_unique<WatchingCost>(bounded);
+    PipelineOptions options;
+    options.optimize.limits.seconds = seconds;
+    EXPECT_FALSE(run_pipeline(*model, *setup, options).failure.has_value());
+    EXPECT_EQ(bounded, seconds.has_value());
   }
 }
 

@@ -35,7 +35,7 @@ RuleSet rules_of(saturate::RuleSet rules) { return RuleSet(std::make_shared<cons
 Error usage(std::string message) { return {Code::kUsage, std::move(message)}; }
 
 std::optional<Error> check_options(const Options& o) {
-  if (!(o.time_limit >= 0)) return usage(fmt::format("time_limit {}: negative; give seconds", o.time_limit));
+  if (o.time_limit && !(*o.time_limit >= 0)) return usage(fmt::format("time_limit {}: negative; give seconds", *o.time_limit));
   if (o.node_limit == 0) return usage("node_limit 0: nothing fits; give a number of e-nodes");
   if (o.threads < 0) return usage(fmt::format("threads {}: negative; 0 takes all cores", o.threads));
   if (o.keep_opset && o.opset) return usage("opset and keep_opset: only one of them can hold; leave one out");
@@ -93,9 +93,9 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
   options.cancel = o.abort;
   options.sizes = shapes.dims;
   options.input_shapes = shapes.input_shapes;
-  options.seconds = std::max(1.0, o.time_limit);
+  if (o.time_limit) options.seconds = std::max(1.0, *o.time_limit);
   if (o.runtime) options.runtime = to_internal(*o.runtime);
-  if (o.max_memory != ~std::size_t{0}) options.memory = o.max_memory;
+  if (o.max_memory) options.memory = *o.max_memory;
   if (auto error = add_inputs(o, options.inputs)) return *std::move(error);
   if (options.runtime) return options;
   const absl::Status judged = choose_judges({o.judges, o.onnxruntime, true}, options);
@@ -169,7 +169,7 @@ OptimizeOptions optimize_options_of(const Options& o) {
   options.memory_slack = o.memory_slack;
   options.max_growth = o.max_growth;
   options.cost_points = cost_points_of(o);
-  if (o.max_memory != ~std::size_t{0}) options.max_memory = o.max_memory;
+  options.max_memory = o.max_memory;
   if (o.progress)
     options.progress = [&progress = o.progress](const std::string& stage, const IterationStats* i) {
       progress({stage, i ? i->iteration : 0, i ? i->nodes : 0});

@@ -217,12 +217,14 @@ struct Options {
   // `inputs` keep the shapes of the model itself.
   std::optional<std::int64_t> io_rank = {};
 
-  std::size_t iterations = 30, node_limit = 1'000'000, memory_limit = ~std::size_t{0};  // e-nodes; bytes
-  // Seconds of rewriting, and again of verifying; another number bounds lowering, extraction and emitting, too. Where it is hit the result
-  // depends on the machine.
-  double time_limit = 60;
-  std::size_t max_memory = ~std::size_t{0};  // bytes that the tensors of one run, or of what is folded, may take; ~0: 4 GB, 256 MB
-  int threads = 1;                           // 0: all cores
+  std::size_t iterations = 30;
+  std::optional<std::size_t> node_limit = {};    // e-nodes that rules may make; nullopt: 60 for each of the model's, 10,000 to 1,000,000
+  std::optional<std::size_t> memory_limit = {};  // bytes of the e-graph
+  // Seconds of rewriting, and again of verifying; nullopt: 60. Where it is given, it also bounds lowering, extraction and emitting. Where
+  // it is hit the result depends on the machine.
+  std::optional<double> time_limit = {};
+  std::optional<std::size_t> max_memory = {};  // bytes that the tensors of one run, or of what is folded, may take; nullopt: 4 GB, 256 MB
+  int threads = 1;                             // 0: all cores
 
   bool verify = true;          // run original and result on the same inputs
   bool debug_rules = false;    // where they differ: an error that tells which application of which rule is to blame

@@ -52,9 +52,10 @@ struct ShapeArgs {
 
 // What executes models.
 struct RuntimeArgs {
-  std::string name = std::string(kOurRuntime);
+  std::optional<std::string> asked;
   std::vector<std::string> custom_op_libraries;
   const OtherRuntimes* others = nullptr;  // that this process has beside ours
+  std::string name() const { return asked.value_or(std::string(kOurRuntime)); }
 };
 
 struct VerifyArgs {
@@ -92,7 +93,7 @@ struct SaturateArgs {
   std::optional<std::int64_t> opset;
   bool keep_opset = false;
   bool keep_functions = false;
-  Limits limits;
+  Budgets limits;
 };
 
 // A word of the command line as it was given. `name` is "--rules", or the place of a word without a name ("IN.onnx").

@@ -346,7 +346,7 @@ absl::StatusOr<std::vector<Model>> load_encoders(const DecoderArgs& args) {
 
 JudgeWords judge_words(const VerifyArgs& args) {
   JudgeWords words{args.judges, args.onnxruntime, args.runtime.others != nullptr};
-  if (args.runtime.name != kOurRuntime) words.judges.push_back(args.runtime.name);
+  if (args.runtime.asked) words.judges.push_back(*args.runtime.asked);
   return words;
 }
 

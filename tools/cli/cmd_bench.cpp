@@ -198,8 +198,8 @@ json bench_json(const BenchArgs& args, const std::vector<Contestant>& contestant
                       {"seconds", to_json(Summary(c.seconds))},
                       {"operators", std::move(operators)}});
   }
-  json out{{"models", std::move(models)}, {"runtime", args.runtime.name}, {"threads", args.common.threads}, {"warmup", args.warmup},
-           {"peak_bytes", peak_bytes()},  {"dims_of_one", drawn.ones},    {"shapes_by_trial", drawn.taken}};
+  json out{{"models", std::move(models)}, {"runtime", args.runtime.name()}, {"threads", args.common.threads}, {"warmup", args.warmup},
+           {"peak_bytes", peak_bytes()},  {"dims_of_one", drawn.ones},      {"shapes_by_trial", drawn.taken}};
   if (contestants.size() == 2) out["ratio"] = to_json(ratios(contestants));
   return out;
 }

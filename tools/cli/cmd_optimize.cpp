@@ -228,7 +228,8 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
   PipelineOptions options;
   options.optimize = optimize_options(args.saturate, args.common);
   options.io_rank = args.io_rank;
-  options.optimize.progress = [&progress, most = args.saturate.limits.seconds](const std::string& stage, const IterationStats* i) {
+  options.optimize.progress = [&progress, most = args.saturate.limits.seconds.value_or(kSecondsOfRewriting)](const std::string& stage,
+                                                                                                             const IterationStats* i) {
     progress.stage(stage == "saturate" ? "search" : stage,
                    i ? fmt::format("step {}, {} spellings", i->iteration, human_count(i->nodes)) : "",
                    {0, 0, stage == "saturate" || stage == "verify" ? most : Share{}.most});

@@ -63,7 +63,7 @@ absl::StatusOr<TryRun> open_model(const RunArgs& args, const OtherRuntime& runti
 constexpr const char* kInputsAdvice = "--inputs X.npz gives inputs, --random draws some; --dim and --input-shapes say their sizes";
 
 nlohmann::json run_json(const RunArgs& args, const NamedTensors& outputs, const std::vector<NodeTiming>& timings, const Trial& drawn) {
-  nlohmann::json out{{"model", args.input}, {"runtime", args.runtime.name}, {"outputs", nlohmann::json::array()}};
+  nlohmann::json out{{"model", args.input}, {"runtime", args.runtime.name()}, {"outputs", nlohmann::json::array()}};
   for (const auto& [name, tensor] : outputs)
     out["outputs"].push_back({{"name", name}, {"type", dtype_name(tensor.dtype())}, {"shape", tensor.dims()}});
   if (args.random) out["random"] = {{"seed", args.seed}, {"size_1", drawn.ones}, {"by_trial", drawn.taken}};

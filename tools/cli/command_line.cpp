@@ -158,7 +158,7 @@ std::string take_options_behind(ReduceArgs& args, const std::vector<std::string>
                       !args.optimize.dump_egraph.empty() || !args.optimize.save_repro.empty() || !args.optimize.dumps.empty() ||
                       !args.optimize.output_dir.empty() || !args.optimize.measured.empty();
   if (writes) return "behind --: runs on smaller models write no files; leave -o, --report, --measured, --dump-egraph and --save-repro out";
-  if (args.optimize.check.runtime.name != kOurRuntime)
+  if (args.optimize.check.runtime.name() != kOurRuntime)
     return "behind --: runs on smaller models have saturate's own runtime; leave --runtime out";
   if (!args.optimize.check.inputs.empty())
     return "behind --: inputs of a model do not fit smaller ones; leave --inputs out, --seed draws others";

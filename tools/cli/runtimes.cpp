@@ -8,7 +8,7 @@
 namespace saturate {
 
 absl::StatusOr<OtherRuntime> runtime_of(const RuntimeArgs& args, const CommonArgs& common, OfOurs of_ours) {
-  if (args.name == kOurRuntime) {
+  if (args.name() == kOurRuntime) {
     if (args.custom_op_libraries.empty()) return OtherRuntime{};
     return wrong_usage("--custom-op-library: saturate's own runtime takes no libraries; add --runtime onnxruntime");
   }
@@ -19,13 +19,13 @@ absl::StatusOr<OtherRuntime> runtime_of(const RuntimeArgs& args, const CommonArg
     if (!std::filesystem::is_regular_file(library, ignored))
       return absl::NotFoundError(fmt::format("--custom-op-library {}: there is no such file; name a shared library", library));
   }
-  const auto maker = args.others ? args.others->makers.find(args.name) : decltype(args.others->makers.end())();
+  const auto maker = args.others ? args.others->makers.find(args.name()) : decltype(args.others->makers.end())();
   if (!args.others || maker == args.others->makers.end())
     return absl::UnimplementedError(
         fmt::format("--runtime {0}: this command has saturate's own runtime alone; `pip install onnx-saturate {0}` brings a command "
                     "`saturate` that has it (`python -m onnx_saturate` is the same)",
-                    args.name));
-  return OtherRuntime{args.name, maker->second(common.threads, args.custom_op_libraries)};
+                    args.name()));
+  return OtherRuntime{args.name(), maker->second(common.threads, args.custom_op_libraries)};
 }
 
 }  // namespace saturate

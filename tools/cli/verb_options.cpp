@@ -29,6 +29,11 @@ CLI::Validator hint(const std::vector<std::string>& names) {
   return CLI::Validator([](const std::string&) { return std::string(); }, fmt::format("{{{}}}", fmt::join(names, ",")));
 }
 
+CLI::Option* add_list(CLI::App* app, const std::string& names, std::vector<std::string>& into, const std::string& type,
+                      const std::string& what) {
+  return app->add_option(names, into, what)->type_name(type)->expected(1)->take_all();
+}
+
 void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads) {
   args.cancel = &asked_to_stop;
   app->add_flag_function(
@@ -54,19 +59,16 @@ void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const 
 
 void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what) {
   app->add_option(
-         "--runtime", args.name,
+         "--runtime", args.asked,
          fmt::format("{}: saturate (default) or onnxruntime, which the Python package's command has if onnxruntime is installed", what))
       ->type_name("NAME")
       ->check(choice({std::string(kOurRuntime), "onnxruntime"}));
-  app->add_option("--custom-op-library", args.custom_op_libraries,
-                  "with --runtime onnxruntime: a shared library of custom operators; may be repeated")
-      ->type_name("FILE")
-      ->expected(1)
-      ->take_all();
+  add_list(app, "--custom-op-library", args.custom_op_libraries, "FILE",
+           "with --runtime onnxruntime: a shared library of custom operators; may be repeated");
 }
 
 void add_judge(CLI::App* app, VerifyArgs& args, const std::string& what) {
-  app->add_option("--judge", args.judges, what)->type_name("NAME")->expected(1)->take_all();
+  add_list(app, "--judge", args.judges, "NAME", what);
   app->add_option(
          "--onnxruntime", args.onnxruntime,
          fmt::format("shared library of ONNX Runtime, or the folder of its package (default: the package's, or the variable {}); it "
@@ -76,10 +78,7 @@ void add_judge(CLI::App* app, VerifyArgs& args, const std::string& what) {
 }
 
 void add_check(CLI::App* app, VerifyArgs& args) {
-  app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones; may be repeated")
-      ->type_name("X.npz")
-      ->expected(1)
-      ->take_all();
+  add_list(app, "--inputs", args.inputs, "X.npz", "verify on these inputs instead of random ones; may be repeated");
   app->add_option(
          "--check-rtol", args.rtol,
          "relative tolerance, times the size of the element or what is usual in its row, whichever is larger (default: float 1e-4, double "
@@ -115,10 +114,7 @@ void add_bounds(CLI::App* app, RunBounds& bounds) {
 }
 
 void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
-  app->add_option("--dim", args.dims, fmt::format("{} of a symbolic dim; may be repeated", what))
-      ->type_name("SYMBOL=SIZE")
-      ->take_all()
-      ->expected(1);
+  add_list(app, "--dim", args.dims, "SYMBOL=SIZE", fmt::format("{} of a symbolic dim; may be repeated", what));
   app->add_option("--input-shapes,--input-shape", args.input_shapes,
                   fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim; the name of a model's one input "
                               "may be left out); they are the rank of an input that has none; may be repeated",
@@ -145,8 +141,9 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
   app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
       ->type_name("N")
       ->group(budgets);
-  app->add_option("--node-limit", args.limits.nodes,
-                  fmt::format("e-nodes that rules may make (default: 60 for each of the model's, 10000 to {})", args.limits.nodes))
+  app->add_option(
+         "--node-limit", args.limits.nodes,
+         fmt::format("e-nodes that rules may make (default: {} for each of the model's, {} to {})", kNodesPerNode, kLeastNodes, kMostNodes))
       ->type_name("N")
       ->check(whole_in(1, std::int64_t{1} << 40), "")
       ->group(budgets);
@@ -156,41 +153,29 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
       ->type_name("MB")
       ->check(whole_in(1, std::int64_t{1} << 40), "")
       ->group(budgets);
-  app->add_option("--time-limit", args.limits.seconds,
-                  "seconds of rewriting, and again of verifying (default 60); other than 60, also of each other stage; a safety net: where "
-                  "it is hit the result depends on the machine")
+  app->add_option(
+         "--time-limit", args.limits.seconds,
+         "seconds of rewriting, and again of verifying (default 60); where it is given, also of each other stage; a safety net: where "
+         "it is hit the result depends on the machine")
       ->type_name("S")
       ->group(budgets);
 }
 
 void add_rule_options(CLI::App* app, SaturateArgs& args, const std::string& group) {
-  app->add_option("--rules", args.rules, "rules beside the built-in ones; none: without the built-in ones; may be repeated")
-      ->type_name("FILE|none")
-      ->expected(1)
-      ->take_all()
+  add_list(app, "--rules", args.rules, "FILE|none", "rules beside the built-in ones; none: without the built-in ones; may be repeated")
       ->group(group);
-  app->add_option("--skip-rule", args.skip_rules, "leave out a rule; may be repeated")
-      ->type_name("NAME")
-      ->expected(1)
-      ->take_all()
-      ->group(group);
-  app->add_option("--skip-fusion", args.not_made,
-                  "leave out the rules that make this operator (Attention) of what holds none; may be repeated")
-      ->type_name("OPERATOR")
-      ->expected(1)
-      ->take_all()
+  add_list(app, "--skip-rule", args.skip_rules, "NAME", "leave out a rule; may be repeated")->group(group);
+  add_list(app, "--skip-fusion", args.not_made, "OPERATOR",
+           "leave out the rules that make this operator (Attention) of what holds none; may be repeated")
       ->group(group);
   std::string assumptions = "don't apply rules that assume this (all: any), whatever --assume and the target say:", risky;
   for (const Assumption& a : known_assumptions()) {
     assumptions += fmt::format("\n{} ({}): {}", a.name, to_string(a.kind), a.what);
     if (a.kind == AssumptionClass::kRisky) risky += fmt::format("{}{}", risky.empty() ? "" : ", ", a.name);
   }
-  app->add_option("--assume", args.assumed, fmt::format("apply rules that assume this risky thing, too: {}; may be repeated", risky))
-      ->type_name("NAME")
-      ->expected(1)
-      ->take_all()
+  add_list(app, "--assume", args.assumed, "NAME", fmt::format("apply rules that assume this risky thing, too: {}; may be repeated", risky))
       ->group(group);
-  app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
+  add_list(app, "--no-assume", args.not_assumed, "NAME|all", assumptions)->group(group);
   const auto allow_steps = [&args](bool allowed) { return [&args, allowed] { args.effects.within_one_step = allowed; }; };
   app->add_flag_callback(
          "--within-one-step", allow_steps(true),
@@ -212,11 +197,8 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->type_name("TARGET")
       ->check(hint(builtin_targets()))
       ->group(group);
-  app->add_option("--prefer", args.prefer,
-                  "what the target would rather have, beside its own wishes: single-heads (attention one head at a time)")
-      ->type_name("WISH")
-      ->expected(1)
-      ->take_all()
+  add_list(app, "--prefer", args.prefer, "WISH",
+           "what the target would rather have, beside its own wishes: single-heads (attention one head at a time)")
       ->check(choice(known_wishes()))
       ->group(group);
   app->add_option("--cost", args.cost,
@@ -225,13 +207,9 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->type_name("MODEL")
       ->check(hint(builtin_cost_models()))
       ->group(group);
-  app->add_option(
-         "--cost-at", args.cost_at,
-         "dim sizes at which costs are evaluated, and their weight; may be repeated: the weighted mean counts (default: by what inputs "
-         "hold, docs/sizes.md)")
-      ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
-      ->expected(1)
-      ->take_all()
+  add_list(app, "--cost-at", args.cost_at, "SYMBOL=SIZE,...[:WEIGHT]",
+           "dim sizes at which costs are evaluated, and their weight; may be repeated: the weighted mean counts (default: by what inputs "
+           "hold, docs/sizes.md)")
       ->group(group);
   app->add_option(
          "--memory-slack", args.memory_slack,

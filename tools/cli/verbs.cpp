@@ -58,10 +58,8 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   add_shapes(verb, args.shapes, "fix the size");
   add_io_rank(verb, args.io_rank, "; the report tells which changed, and --inputs keep the shapes of IN.onnx");
   for (const auto& [name, files, when] : {std::tuple("--before", &args.before, "before"), std::tuple("--after", &args.after, "after")})
-    verb->add_option(name, *files, fmt::format("passes of `saturate transform` to run {} optimizing, as JSON; may be repeated", when))
-        ->type_name("FILE")
-        ->expected(1)
-        ->take_all();
+    add_list(verb, name, *files, "FILE",
+             fmt::format("passes of `saturate transform` to run {} optimizing, as JSON; may be repeated", when));
   verb->add_flag("--diff", args.diff, "tell what differs in the result, region by region, and by which rules (`saturate diff`)");
   verb->add_flag(
       "--annotate", args.annotate,
@@ -112,13 +110,10 @@ void add_transform(CLI::App& app, TransformArgs& args) {
       "surgeries of Olive.\n--list-passes tells them all (docs/transforms.md).");
   verb->add_option("IN.onnx", args.input, "the model");
   verb->add_option("-o,--output", args.output, "the result (default: IN.out.onnx)")->type_name("OUT.onnx");
-  verb->add_option("--passes", args.files, "a list of passes as JSON; may be repeated")->type_name("FILE")->expected(1)->take_all();
-  verb->add_option("--pass", args.passes,
-                   "one pass, behind those of --passes: NAME, NAME:VALUE of its first field, NAME:FIELD=VALUE;FIELD=VALUE, or "
-                   "NAME:{JSON}; may be repeated")
-      ->type_name("PASS")
-      ->expected(1)
-      ->take_all();
+  add_list(verb, "--passes", args.files, "FILE", "a list of passes as JSON; may be repeated");
+  add_list(verb, "--pass", args.passes, "PASS",
+           "one pass, behind those of --passes: NAME, NAME:VALUE of its first field, NAME:FIELD=VALUE;FIELD=VALUE, or "
+           "NAME:{JSON}; may be repeated");
   verb->add_option("--cut-inputs", args.cut_inputs, "at the end, cut out the part behind these values")->type_name("NAMES")->delimiter(',');
   verb->add_option("--cut-outputs", args.cut_outputs, "at the end, cut out the part that makes these values")
       ->type_name("NAMES")
@@ -179,10 +174,7 @@ void add_slm(CLI::App& app, SlmArgs& args) {
       ->check(not_a_known_opset, "");
   verb->add_option("--target", args.target, "what shall run it, a built-in target or a file (default onnx: any runtime)")
       ->type_name("TARGET");
-  verb->add_option("--dim", args.shapes.dims, "the size of a symbolic dim; may be repeated")
-      ->type_name("SYMBOL=SIZE")
-      ->take_all()
-      ->expected(1);
+  add_list(verb, "--dim", args.shapes.dims, "SYMBOL=SIZE", "the size of a symbolic dim; may be repeated");
   verb->add_flag("!--no-external-data", args.external_data, "keep weights in OUT.onnx, where they fit, instead of OUT.onnx.data");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   verb->add_flag("--print-passes", args.print_passes, "print the passes for `saturate transform --passes`, and do nothing");
@@ -222,12 +214,8 @@ void add_decoder(CLI::App* app, DecoderArgs& args) {
       ->type_name("NAMES")
       ->delimiter(',')
       ->group(group);
-  app->add_option(
-         "--encoder", args.encoders,
-         "a model that runs once in front: an encoder, or what `--pass kv_cache:model=cross` wrote; may be repeated, in their order")
-      ->type_name("MODEL")
-      ->expected(1)
-      ->take_all()
+  add_list(app, "--encoder", args.encoders, "MODEL",
+           "a model that runs once in front: an encoder, or what `--pass kv_cache:model=cross` wrote; may be repeated, in their order")
       ->group("Encoder-decoders");
 }
 
@@ -293,10 +281,7 @@ void add_diff(CLI::App& app, DiffArgs& diff) {
   verb->add_option("--target", diff.saturate.target, "whose costs are predicted: ort-cpu (default), onnx, or a JSON file")
       ->type_name("TARGET");
   verb->add_option("--cost", diff.saturate.cost, "cost model (default: the target's own)")->type_name("MODEL");
-  verb->add_option("--cost-at", diff.saturate.cost_at, "dim sizes at which costs are evaluated (as of optimize)")
-      ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
-      ->expected(1)
-      ->take_all();
+  add_list(verb, "--cost-at", diff.saturate.cost_at, "SYMBOL=SIZE,...[:WEIGHT]", "dim sizes at which costs are evaluated (as of optimize)");
   verb->add_option("--seed", diff.check.seed, "seed of the random inputs (default 0)")->type_name("N");
   add_max_memory(verb, diff.check.max_memory, "memory in MB that the tensors of one run may take together (default: 4096)");
   add_time(verb, diff.check.seconds, "seconds after which no new run is begun (default 60)");
@@ -352,38 +337,9 @@ void add_bench(CLI::App& app, BenchArgs& args) {
       "saturate bench bart.onnx --dim batch=1 --dim seq=16\nsaturate bench bart.onnx bart.opt.onnx --threads 2 --profile trace.json");
 }
 
-void add_generate(CLI::App& app, GenerateArgs& args) {
-  CLI::App* verb = app.add_subcommand(
-      "generate",
-      "let a language model go on from a prompt\n\nRuns a decoder in our runtime, with its cache fed back from run to run, or the "
-      "whole sequence again where it has\nnone. What an encoder gives it is computed once (--encoder). Tokens are numbers; `python -m "
-      "onnx_saturate.generate` takes text. The likeliest token is "
-      "taken unless --temperature,\n--top-k or --top-p say to draw one. Prints the tokens of each prompt, and how fast they came "
-      "(docs/generate.md).");
-  verb->add_option("MODEL.onnx", args.input, "the model")->required();
-  verb->add_option("--prompt-ids", args.prompts, "the tokens of a prompt: 1,2,3; may be repeated for a batch")
-      ->type_name("IDS")
-      ->expected(1)
-      ->take_all();
-  verb->add_option("--encoder-ids", args.encoder_ids, "the tokens that an encoder reads: 5,6,7; may be repeated for a batch")
-      ->type_name("IDS")
-      ->expected(1)
-      ->take_all()
-      ->group("Encoder-decoders");
-  verb->add_option("--inputs", args.inputs, "arrays that an encoder reads, or gives, by name of the input; a row for each text")
-      ->type_name("X.npz")
-      ->group("Encoder-decoders");
-  verb->add_option("--max-new-tokens", args.max_new_tokens, "how many to make of each prompt (default: 64, or as many as the model holds)")
-      ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  verb->add_option("--min-new-tokens", args.min_new_tokens, "how many there are before one of --eos-id may come (default 0)")
-      ->type_name("N");
-  verb->add_option("--eos-id", args.eos_ids, "tokens that end a text: 2 or 2,32000; may be repeated")
-      ->type_name("IDS")
-      ->expected(1)
-      ->take_all();
-  verb->add_option("--max-context", args.max_context, "tokens of a prompt and what follows together, where the model does not tell")
-      ->type_name("N");
+namespace {
+
+void add_drawing(CLI::App* verb, GenerateArgs& args) {
   const std::string drawing = "Drawing tokens";
   verb->add_option("--temperature", args.temperature, "what logits are divided by (default 1)")
       ->type_name("T")
@@ -398,6 +354,34 @@ void add_generate(CLI::App& app, GenerateArgs& args) {
       ->check(CLI::Range(0.0, 1.0))
       ->group(drawing);
   verb->add_option("--seed", args.seed, "the same seed draws the same tokens (default 0)")->type_name("N")->group(drawing);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, GenerateArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "generate",
+      "let a language model go on from a prompt\n\nRuns a decoder in our runtime, with its cache fed back from run to run, or the "
+      "whole sequence again where it has\nnone. What an encoder gives it is computed once (--encoder). Tokens are numbers; `python -m "
+      "onnx_saturate.generate` takes text. The likeliest token is "
+      "taken unless --temperature,\n--top-k or --top-p say to draw one. Prints the tokens of each prompt, and how fast they came "
+      "(docs/generate.md).");
+  verb->add_option("MODEL.onnx", args.input, "the model")->required();
+  add_list(verb, "--prompt-ids", args.prompts, "IDS", "the tokens of a prompt: 1,2,3; may be repeated for a batch");
+  add_list(verb, "--encoder-ids", args.encoder_ids, "IDS", "the tokens that an encoder reads: 5,6,7; may be repeated for a batch")
+      ->group("Encoder-decoders");
+  verb->add_option("--inputs", args.inputs, "arrays that an encoder reads, or gives, by name of the input; a row for each text")
+      ->type_name("X.npz")
+      ->group("Encoder-decoders");
+  verb->add_option("--max-new-tokens", args.max_new_tokens, "how many to make of each prompt (default: 64, or as many as the model holds)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  verb->add_option("--min-new-tokens", args.min_new_tokens, "how many there are before one of --eos-id may come (default 0)")
+      ->type_name("N");
+  add_list(verb, "--eos-id", args.eos_ids, "IDS", "tokens that end a text: 2 or 2,32000; may be repeated");
+  verb->add_option("--max-context", args.max_context, "tokens of a prompt and what follows together, where the model does not tell")
+      ->type_name("N");
+  add_drawing(verb, args);
   verb->add_option("--genai-config", args.genai_config,
                    "write the configuration with which onnxruntime-genai runs the model; the name it looks for is genai_config.json; "
                    "without --prompt-ids nothing is run")
@@ -409,10 +393,7 @@ void add_generate(CLI::App& app, GenerateArgs& args) {
       ->type_name("N")
       ->check(whole_in(0, 1'000'000'000), "");
   add_decoder(verb, args.decoder);
-  verb->add_option("--dim", args.shapes.dims, "the size of a symbolic dim of the past; may be repeated")
-      ->type_name("SYMBOL=SIZE")
-      ->take_all()
-      ->expected(1);
+  add_list(verb, "--dim", args.shapes.dims, "SYMBOL=SIZE", "the size of a symbolic dim of the past; may be repeated");
   add_time(verb, args.bounds.seconds, "seconds that all runs together may take (default: no limit)");
   add_max_memory(verb, args.bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)");
   add_common(verb, args.common, true);
@@ -434,7 +415,7 @@ void add_rules(CLI::App& app, RulesArgs& args) {
   verb->add_option(
       "NAME|WORD|FILE|FOLDER", args.name,
       "the rule to show, the word to list rules by (name, file, effect, assumption), the file to check, the folder for examples");
-  verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
+  add_list(verb, "--rules", args.rules, "FILE", "rules beside the built-in ones; may be repeated");
   verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
   verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")
       ->check(whole_in(0, 1000), "");
@@ -558,11 +539,8 @@ void add_reduce(CLI::App& app, ReduceArgs& args) {
   verb->add_option("MODEL", args.input, "the model")->required();
   verb->add_option("-o,--output", args.output, "the small model (default: MODEL.reduced.onnx)")->type_name("SMALL.onnx");
   verb->add_option("--because", args.because, "what the failure looks like")->type_name("FAILURE")->required();
-  verb->add_option("--keep", args.keep,
-                   "for `no OP`: an operator that must stay, or OP:N for N of them; all of them feed one output; may be repeated")
-      ->type_name("OP")
-      ->expected(1)
-      ->take_all();
+  add_list(verb, "--keep", args.keep, "OP",
+           "for `no OP`: an operator that must stay, or OP:N for N of them; all of them feed one output; may be repeated");
   verb->add_option("--good", args.good, "a saturate that does not fail: models on which it fails, too, do not count")->type_name("PROGRAM");
   verb->add_option("--command", args.command, "the saturate that fails (default: this one)")->type_name("PROGRAM");
   verb->add_flag("--strict-verify", args.strict_verify, "as `-- --strict-verify`");

@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "onnx_bridge/graph/graph_view.h"
 #include "tools/verify/input_uses.h"
 
 namespace saturate {
@@ -57,7 +58,7 @@ std::string filled(const std::string& pattern, std::size_t number) {
 
 class Finder {
  public:
-  Finder(const Model& model, const DecoderNames& names) : graph_(model.graph), names_(names), uses_(model.graph) {
+  Finder(const Model& model, const DecoderNames& names) : graph_(model.graph), names_(names), view_(model.graph), uses_(model.graph) {
     std::set<std::string> defaults;
     for (const Initializer& initializer : graph_.initializers) defaults.insert(initializer.name);
     for (std::size_t i = 0; i < graph_.inputs.size(); ++i)
@@ -337,14 +338,11 @@ class Finder {
 
   // Whether what the present is made of writes into the past, rather than appending to it.
   bool written_in_place(const CachePair& pair) const {
-    std::map<std::string, const Node*> makers;
-    for (const Node& node : graph_.nodes)
-      for (const std::string& output : node.outputs) makers[output] = &node;
     std::string value = graph_.outputs[pair.present].name;
     for (int steps = 0; steps < 8; ++steps) {
-      const auto it = makers.find(value);
-      if (it == makers.end()) return false;
-      const Node& node = *it->second;
+      const Node* producer = view_.producer(value);
+      if (!producer) return false;
+      const Node& node = *producer;
       if (one_of(node.op_type, {"Concat", "Slice", "Pad"})) return false;
       if (one_of(node.op_type, {"ScatterND", "ScatterElements", "Scatter", "TensorScatter", "GroupQueryAttention", "Where"})) return true;
       if (node.inputs.empty()) return false;
@@ -394,6 +392,7 @@ class Finder {
 
   const Graph& graph_;
   const DecoderNames& names_;
+  GraphView view_;
   InputUses uses_;
   Places left_;  // inputs without a role so far
   Decoder found_;

@@ -19,9 +19,8 @@ namespace saturate {
 namespace {
 
 constexpr int kMaxBodyDepth = 16;
-// Default limit of e-nodes: 60 for each of the model's, at least 10,000. The models of the zoo come to 5 for each on average; rules of
+// On kNodesPerNode: the models of the zoo come to 5 for each on average; rules of
 // views, which feed each other, went to 280 on a window attention, for the same result.
-constexpr std::size_t kGrowth = 60, kRoom = 10'000;
 
 bool holds(const std::vector<Node>& nodes, const RuleOp& n) {
   return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) { return node.domain == n.domain && node.op_type == n.op_type; });
@@ -151,10 +150,14 @@ std::vector<Rewrite> rewrites_for(Grown& graph, const std::set<std::string>& wit
 
 RunOptions run_options(const EGraph& egraph, const OptimizeOptions& options) {
   RunOptions out;
-  out.limits = options.limits;
+  const Budgets& given = options.limits;
   const std::size_t own = egraph.num_nodes();
-  if (options.limits.nodes == Limits{}.nodes) out.limits.nodes = std::min(Limits{}.nodes, std::max(kRoom, kGrowth * own));
-  out.limits.nodes += own;
+  out.limits.iterations = given.iterations;
+  out.limits.nodes = own + given.nodes.value_or(std::clamp(kNodesPerNode * own, kLeastNodes, kMostNodes));
+  out.limits.memory_bytes = given.memory_bytes.value_or(out.limits.memory_bytes);
+  out.limits.seconds = given.seconds.value_or(kSecondsOfRewriting);
+  out.limits.threads = given.threads;
+  out.limits.cancel = given.cancel;
   if (options.progress) out.on_iteration = [&options](const IterationStats& i) { options.progress("saturate", &i); };
   return out;
 }
@@ -328,8 +331,8 @@ StageTimer::~StageTimer() { total_ += steady_seconds() - start_; }
 namespace {
 
 StopSign sign_of_stage(const OptimizeOptions& options, double taken) {
-  const double most = options.limits.seconds;
-  return {options.abort, most == Limits{}.seconds ? kNoDeadline : steady_seconds() + std::max(1.0, most) - taken};
+  const std::optional<double> most = options.limits.seconds;
+  return {options.abort, most ? steady_seconds() + std::max(1.0, *most) - taken : kNoDeadline};
 }
 
 }  // namespace

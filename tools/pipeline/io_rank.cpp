@@ -11,6 +11,8 @@
 #include "extract/price/op_sizes.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/graph/graph_view.h"
+#include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/first_versions.h"
@@ -63,14 +65,7 @@ struct Reads {
 
 class Readers {
  public:
-  explicit Readers(const Graph& graph) : graph_(graph) {
-    for (const Node& node : graph.nodes) {
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) uses_[node.inputs[i]].push_back({&node, i});
-      for_each_body(node, [&](const Graph& body) {
-        for (const std::string& name : captured_names(body)) captured_.insert(name);
-      });
-    }
-  }
+  explicit Readers(const Graph& graph) : view_(graph) {}
 
   bool only_indexes(const ValueInfo& input) const {
     if (input.type.dtype != DType::kInt64 && input.type.dtype != DType::kInt32) return false;
@@ -81,10 +76,9 @@ class Readers {
 
  private:
   void see(const std::string& value, Reads& reads) const {
-    if (captured_.contains(value) || lists(graph_.outputs, value)) reads.numbers = true;
-    const auto it = uses_.find(value);
-    if (it == uses_.end() || reads.numbers) return;
-    for (const auto& [node, position] : it->second) {
+    if (view_.is_read_by_body(value) || view_.is_output(value)) reads.numbers = true;
+    if (reads.numbers) return;
+    for (const auto& [node, position] : view_.uses(value)) {
       if (node->domain.empty() && one_of(node->op_type, {"Shape", "Size"})) continue;  // reads no element
       if (holds_indices(*node, position)) {
         reads.indices = true;
@@ -96,9 +90,7 @@ class Readers {
     }
   }
 
-  const Graph& graph_;
-  std::map<std::string, std::vector<std::pair<const Node*, std::size_t>>> uses_;
-  std::set<std::string> captured_;
+  GraphView view_;
 };
 
 // Shapes of outputs whose rank the model does not say, as far as they can be inferred.
@@ -226,8 +218,7 @@ class Planner {
 // Puts views between the values of a graph and its inputs and outputs.
 class Rewirer {
  public:
-  Rewirer(Model model, Interface to) : model_(std::move(model)), graph_(model_.graph), to_(to) {
-    collect_names(graph_, names_);
+  Rewirer(Model model, Interface to) : model_(std::move(model)), graph_(model_.graph), to_(to), fresh_(model_.graph) {
     if (model_.opset("") == 0) model_.opset_imports[""] = kOpsetOfNone;
   }
 
@@ -249,11 +240,6 @@ class Rewirer {
     }
   }
 
-  std::string fresh(const std::string& base) {
-    for (int k = 0;; ++k)
-      if (std::string name = fmt::format("{}_inside{}", base, k == 0 ? "" : fmt::format("_{}", k)); names_.insert(name).second) return name;
-  }
-
   void add_view(std::vector<Node>& nodes, const char* op, const std::string& from, const std::string& to, std::size_t ones) {
     std::vector<std::int64_t> axes(ones);
     std::iota(axes.begin(), axes.end(), 0);
@@ -266,7 +252,7 @@ class Rewirer {
     } else {
       Node constant;
       constant.op_type = "Constant";
-      constant.outputs = {fresh(to + "_axes")};
+      constant.outputs = {fresh_(to + "_axes_inside")};
       constant.attributes = {Attribute::of("value", Tensor::of<std::int64_t>(DType::kInt64, {static_cast<std::int64_t>(ones)}, axes))};
       view.inputs.push_back(constant.outputs[0]);
       nodes.push_back(std::move(constant));
@@ -276,14 +262,14 @@ class Rewirer {
 
   void add_input(const IoRank::Changed& change) {
     set_type(graph_.inputs, change);
-    const std::string inside = renamed_[change.name] = fresh(change.name);
+    const std::string inside = renamed_[change.name] = fresh_(change.name + "_inside");
     add_view(in_front_, to_ == Interface::kAsked ? "Squeeze" : "Unsqueeze", change.name, inside, change.ones());
   }
 
   void add_output(const IoRank::Changed& change) {
     set_type(graph_.outputs, change);
     if (lists(graph_.inputs, change.name)) return;  // it has changed as an input
-    const std::string inside = renamed_[change.name] = fresh(change.name);
+    const std::string inside = renamed_[change.name] = fresh_(change.name + "_inside");
     add_view(behind_, to_ == Interface::kAsked ? "Unsqueeze" : "Squeeze", inside, change.name, change.ones());
   }
 
@@ -304,7 +290,7 @@ class Rewirer {
   Model model_;
   Graph& graph_;
   Interface to_;
-  std::unordered_set<std::string> names_;
+  FreshNames fresh_;
   std::map<std::string, std::string> renamed_;
   std::vector<Node> in_front_, behind_;
 };

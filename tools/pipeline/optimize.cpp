@@ -118,7 +118,7 @@ EvaluatorOptions folding(const GraphStats& model, const OptimizeOptions& options
   constexpr std::size_t kFoldingMemory = std::size_t{256} << 20;
   const std::size_t usual = std::max<std::size_t>(kFoldingMemory, 4 * model.parameter_bytes);
   return {.memory = std::min(usual, options.max_memory.value_or(usual)),
-          .seconds = std::max(1.0, options.limits.seconds),
+          .seconds = std::max(1.0, options.limits.seconds.value_or(kSecondsOfRewriting)),
           .cancel = options.abort};
 }
 

@@ -46,8 +46,21 @@ struct StageView {
   const Selection* selection = nullptr;  // of extract
 };
 
+// What bounds the work. A bound that was not given follows the model, and no number stands for it: a user may give each.
+struct Budgets {
+  std::size_t iterations = Limits{}.iterations;
+  std::optional<std::size_t> nodes;         // e-nodes that rules may make; nullopt: kNodesPerNode for each of the model's, within bounds
+  std::optional<std::size_t> memory_bytes;  // of the e-graph
+  // Of rewriting, and by itself of each other stage; nullopt: kSecondsOfRewriting, and none of the other stages.
+  std::optional<double> seconds;
+  int threads = 1;                            // 0: as many as there are cores
+  const std::atomic<bool>* cancel = nullptr;  // ends the rewriting
+};
+inline constexpr std::size_t kNodesPerNode = 60, kLeastNodes = 10'000, kMostNodes = Limits{}.nodes;
+inline constexpr double kSecondsOfRewriting = Limits{}.seconds;
+
 struct OptimizeOptions {
-  Limits limits;
+  Budgets limits;
   std::optional<std::int64_t> opset;  // --opset N
   bool keep_opset = false;            // --keep-opset
   std::string extractor = "search";   // as in ExtractOptions

@@ -190,6 +190,13 @@ Failure failure_of(const absl::Status& status, const PipelineOptions& options) {
   return {kExitFile, std::string(status.message()), kModelAdvice};
 }
 
+void tell_seconds(WholeReport& report) {
+  for (const char* stage : {"lower", "saturate", "extract", "emit"})
+    if (const auto it = report.optimize.seconds.find(stage); it != report.optimize.seconds.end())
+      report.stage_seconds.emplace_back(stage, it->second);
+  if (report.optimize.measured) report.stage_seconds.emplace_back("measure", report.optimize.measured->seconds);
+}
+
 }  // namespace
 
 PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options) {
@@ -227,10 +234,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   if (io) out.report.optimize.before = graph_stats(model);
   tell_inexpressible(model, out.model, setup.target, out.report.optimize);
   if (options.details) tell_details(model, out.model, *setup.cost, out.report.optimize);
-  for (const char* stage : {"lower", "saturate", "extract", "emit"})
-    if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
-      out.report.stage_seconds.emplace_back(stage, it->second);
-  if (out.report.optimize.measured) out.report.stage_seconds.emplace_back("measure", out.report.optimize.measured->seconds);
+  tell_seconds(out.report);
   if (set(options.abort)) {
     out.failure = Failure{kExitInterrupted, "interrupted", "nothing was written"};
     return out;

@@ -63,6 +63,40 @@ void raise(const api::Error& error) {
   throw nb::python_error();
 }
 
+namespace {
+
+// What runs the models, and on what.
+void fill_inputs(const nb::dict& given, api::Options& o) {
+  if (given.contains("runtime") && !given["runtime"].is_none()) {
+    const auto named = nb::cast<nb::tuple>(given["runtime"]);
+    o.runtime = runtime_from(nb::cast<std::string>(named[0]), named[1]);
+  }
+  if (given.contains("inputs") && !given["inputs"].is_none()) {
+    const nb::list cases = nb::cast<nb::list>(given["inputs"]);
+    for (const nb::handle one : cases) {
+      api::Values values = values_from(nb::cast<nb::dict>(one));
+      if (o.inputs)
+        o.more_inputs.push_back(std::move(values));
+      else
+        o.inputs = std::move(values);
+    }
+  }
+}
+
+void fill_cost_model(const nb::dict& given, api::Options& o) {
+  if (given.contains("cost_model") && !given["cost_model"].is_none()) {
+    // Holds a reference for as long as the options live; called on the working thread.
+    const auto function = hold(given["cost_model"]);
+    o.cost_model = [function](const api::Operator& op) {
+      const nb::gil_scoped_acquire gil;
+      auto* callable = static_cast<PyObject*>(const_cast<void*>(function.get()));
+      return nb::cast<double>(nb::handle(callable)(op));
+    };
+  }
+}
+
+}  // namespace
+
 void fill_options(const nb::dict& given, Call& call) {
   api::Options& o = call.options;
   get(given, "target", o.target);
@@ -108,32 +142,11 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "seed", o.seed);
   get(given, "judge", o.judges);
   get(given, "onnxruntime", o.onnxruntime);
-  if (given.contains("runtime") && !given["runtime"].is_none()) {
-    const auto named = nb::cast<nb::tuple>(given["runtime"]);
-    o.runtime = runtime_from(nb::cast<std::string>(named[0]), named[1]);
-  }
-  if (given.contains("inputs") && !given["inputs"].is_none()) {
-    const nb::list cases = nb::cast<nb::list>(given["inputs"]);
-    for (const nb::handle one : cases) {
-      api::Values values = values_from(nb::cast<nb::dict>(one));
-      if (o.inputs)
-        o.more_inputs.push_back(std::move(values));
-      else
-        o.inputs = std::move(values);
-    }
-  }
+  fill_inputs(given, o);
   if (given.contains("progress") && !given["progress"].is_none()) call.progress = given["progress"];
   o.stop = &call.stop;
   o.abort = &call.abort;
-  if (given.contains("cost_model") && !given["cost_model"].is_none()) {
-    // Holds a reference for as long as the options live; called on the working thread.
-    const auto function = hold(given["cost_model"]);
-    o.cost_model = [function](const api::Operator& op) {
-      const nb::gil_scoped_acquire gil;
-      auto* callable = static_cast<PyObject*>(const_cast<void*>(function.get()));
-      return nb::cast<double>(nb::handle(callable)(op));
-    };
-  }
+  fill_cost_model(given, o);
 }
 
 namespace {

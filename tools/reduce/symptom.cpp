@@ -6,6 +6,7 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "onnx_bridge/graph/graph_view.h"
 #include "tools/io/option_checks.h"
 #include "tools/reduce/model_edits.h"
 
@@ -142,22 +143,19 @@ absl::StatusOr<KeptOperator> parse_kept(const std::string& text) {
 }
 
 bool feed_one_output(const Model& model, const std::vector<KeptOperator>& kept) {
-  std::map<std::string, std::size_t> makers;
-  const std::vector<Node>& nodes = model.graph.nodes;
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    for (const std::string& o : nodes[i].outputs) makers[o] = i;
+  const GraphView view(model.graph);
   return std::any_of(model.graph.outputs.begin(), model.graph.outputs.end(), [&](const ValueInfo& output) {
-    std::set<std::size_t> above;
+    std::set<const Node*> above;
     std::vector<std::string> todo{output.name};
     while (!todo.empty()) {
-      const auto maker = makers.find(todo.back());
+      const Node* producer = view.producer(todo.back());
       todo.pop_back();
-      if (maker == makers.end() || !above.insert(maker->second).second) continue;
-      for (const std::string& name : names_read(nodes[maker->second])) todo.push_back(name);
+      if (!producer || !above.insert(producer).second) continue;
+      for (const std::string& name : names_read(*producer)) todo.push_back(name);
     }
     return std::all_of(kept.begin(), kept.end(), [&](const KeptOperator& k) {
       std::size_t count = 0;
-      for (const std::size_t i : above) count += count_op(model, nodes[i], k.op);
+      for (const Node* node : above) count += count_op(model, *node, k.op);
       return count >= k.count;
     });
   });

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "onnx_bridge/model/subgraphs.h"
 #include "tools/transform/cache_axes.h"
 #include "tools/transform/cache_parts.h"
 #include "tools/transform/edit.h"

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "onnx_bridge/model/node_order.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/cache_parts.h"
@@ -67,10 +68,7 @@ class TokenFlow {
   bool spans(const std::string& value) const { return facts().spans(value); }
 
   absl::Status see(const Node& node) {
-    std::vector<std::string> read = node.inputs;
-    for_each_body(node, [&](const Graph& body) {
-      for (const std::string& name : captured_names(body)) read.push_back(name);
-    });
+    const std::vector<std::string> read = names_read(node);
     if (node.domain.empty() && node.op_type == "Shape" && (token(node.inputs[0]) || given_.has(node.inputs[0]))) return shape(node);
     if (is_mask(node)) return mask(node);
     if (std::none_of(read.begin(), read.end(), [&](const std::string& name) { return token(name); })) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "onnx_bridge/model/node_order.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/transform/cache_parts.h"
 #include "tools/transform/edit.h"
@@ -16,11 +17,8 @@ bool takes_sizes(const DecoderFacts& facts, const Node& node) {
 
 // What a node reads, with what its bodies do; sizes left out.
 std::vector<std::string> reads_of_values(const DecoderFacts& facts, const Node& node) {
-  std::vector<std::string> read = node.inputs;
+  std::vector<std::string> read = names_read(node);
   if (takes_sizes(facts, node)) read.resize(1);
-  for_each_body(node, [&](const Graph& body) {
-    for (const std::string& name : captured_names(body)) read.push_back(name);
-  });
   return read;
 }
 

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/graph/graph_view.h"
 #include "tools/transform/cache.h"
 #include "tools/transform/cache_sizes.h"
 
@@ -69,8 +70,7 @@ class DecoderFacts {
   Lowered lowered_;
   std::optional<Extents> extents_;
   std::optional<Dim> given_dim_;
-  std::map<std::string, const Node*> producers_;
-  const Node* first_ = nullptr;
+  std::optional<GraphView> view_;
 };
 
 // That each input is one of tokens or masks.

@@ -98,9 +98,7 @@ absl::StatusOr<std::unique_ptr<DecoderFacts>> DecoderFacts::of_named(const Model
   if (!lowered.ok()) return lowered.status();
   made->lowered_ = *std::move(lowered);
   made->extents_.emplace(made->graph_->dims(), names);
-  for (const Node& node : model.graph.nodes)
-    for (const std::string& output : node.outputs) made->producers_[output] = &node;
-  made->first_ = model.graph.nodes.data();
+  made->view_.emplace(model.graph);
   return made;
 }
 
@@ -140,14 +138,11 @@ std::optional<std::vector<std::int64_t>> DecoderFacts::ints(const std::string& v
   return std::nullopt;
 }
 
-const Node* DecoderFacts::producer(const std::string& value) const {
-  const auto it = producers_.find(value);
-  return it == producers_.end() ? nullptr : it->second;
-}
+const Node* DecoderFacts::producer(const std::string& value) const { return view_->producer(value); }
 
 std::size_t DecoderFacts::place(const std::string& value) const {
   const Node* node = producer(value);
-  return node ? static_cast<std::size_t>(node - first_) + 1 : 0;
+  return node ? view_->place_of(*node) + 1 : 0;
 }
 
 std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Dim>& from, const std::vector<Dim>& to, int axis) {

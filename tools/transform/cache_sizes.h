@@ -9,7 +9,7 @@
 
 #include "onnx_bridge/facts/dims/dims.h"
 #include "onnx_bridge/model/model.h"
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 
 namespace saturate {
 

@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "fmt/format.h"
-#include "onnx_bridge/model/subgraphs.h"
 #include "tools/transform/cache_parts.h"
 
 namespace saturate {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/model/node_order.h"
 #include "tools/transform/cache_axes.h"
 #include "tools/transform/cache_window_parts.h"
 #include "tools/transform/edit.h"
@@ -66,10 +66,7 @@ class WindowRemover {
   int rank(const std::string& value) const { return work_.facts.rank(value); }
 
   absl::Status see(const Node& node) {
-    std::vector<std::string> read = node.inputs;
-    for_each_body(node, [&](const Graph& body) {
-      for (const std::string& name : captured_names(body)) read.push_back(name);
-    });
+    const std::vector<std::string> read = names_read(node);
     const bool tokens = std::any_of(read.begin(), read.end(), [&](const std::string& name) { return is_token(name); });
     if (!tokens) {
       const bool past = std::any_of(read.begin(), read.end(), [&](const std::string& name) { return pasts_.contains(name); });
@@ -79,7 +76,7 @@ class WindowRemover {
         writer_.graph().nodes.push_back(node);
       return absl::OkStatus();
     }
-    for (const auto* names : {&std::as_const(read), &node.outputs})
+    for (const auto* names : {&read, &node.outputs})
       for (const std::string& name : *names)
         if (!name.empty() && !work_.facts.shape(name) && (name == node.outputs[0] || !is_operator(node, "Attention")))
           return cannot_remove(node, fmt::format("the rank of '{}' is not known", name));

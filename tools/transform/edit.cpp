@@ -4,21 +4,15 @@
 #include <unordered_set>
 
 #include "fmt/format.h"
+#include "onnx_bridge/graph/graph_view.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/transform/constant_nodes.h"
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 
 namespace saturate {
 
 bool is_operator(const Node& node, std::string_view op_type, std::string_view domain) {
   return node.op_type == op_type && node.domain == domain;
-}
-
-const Node* maker_of(const Graph& graph, const std::string& value) {
-  if (value.empty()) return nullptr;
-  for (const Node& node : graph.nodes)
-    if (std::find(node.outputs.begin(), node.outputs.end(), value) != node.outputs.end()) return &node;
-  return nullptr;
 }
 
 std::size_t reads_of(const Graph& graph, const std::string& value) {
@@ -30,7 +24,7 @@ std::size_t reads_of(const Graph& graph, const std::string& value) {
 const Tensor* constant_tensor(const Graph& graph, const std::string& value) {
   if (const Initializer* i = find_named(graph.initializers, value))
     return i->sparse || find_named(graph.inputs, value) ? nullptr : &i->tensor;
-  const Node* node = maker_of(graph, value);
+  const Node* node = producer_of(graph, value);
   if (!node) return nullptr;
   if (is_operator(*node, "Identity")) return constant_tensor(graph, node->inputs[0]);
   const Attribute* held = is_operator(*node, "Constant") ? find_attribute(node->attributes, "value") : nullptr;
@@ -38,7 +32,7 @@ const Tensor* constant_tensor(const Graph& graph, const std::string& value) {
 }
 
 std::optional<std::vector<std::int64_t>> constant_ints(const Graph& graph, const std::string& value) {
-  const Node* maker = maker_of(graph, value);
+  const Node* maker = producer_of(graph, value);
   const std::optional<Tensor> written = maker && is_constant(*maker) ? value_of(*maker) : std::nullopt;  // also value_ints
   const Tensor* tensor = written ? &*written : constant_tensor(graph, value);
   if (!tensor || tensor->dtype() != DType::kInt64 || !is_aligned(*tensor)) return std::nullopt;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "onnx_bridge/graph/graph_view.h"
 #include "onnx_bridge/model/model.h"
 #include "tools/transform/pass.h"
 
@@ -14,8 +15,6 @@ namespace saturate {
 inline constexpr const char* kMicrosoftDomain = "com.microsoft";
 
 bool is_operator(const Node& node, std::string_view op_type, std::string_view domain = "");
-// The node of the main graph that makes a value; null for inputs and initializers.
-const Node* maker_of(const Graph& graph, const std::string& value);
 // How often nodes (their bodies too) and outputs read a value.
 std::size_t reads_of(const Graph& graph, const std::string& value);
 // What a value is where it is an initializer that no input overrides, or a Constant, also behind Identity; null elsewhere.

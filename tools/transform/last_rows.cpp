@@ -5,7 +5,8 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/graph/graph_view.h"
+#include "onnx_bridge/model/node_order.h"
 #include "tools/transform/cache_sizes.h"
 #include "tools/transform/edit.h"
 
@@ -64,14 +65,11 @@ class LastRowsCutter {
       for (std::size_t k = 0; k < node.inputs.size(); ++k) need(node.inputs[k], plan->inputs[k]);
       return;
     }
-    for (const std::string& input : node.inputs) need(input, std::nullopt);
-    for_each_body(node, [&](const Graph& body) {
-      for (const std::string& name : captured_names(body)) need(name, std::nullopt);
-    });
+    for (const std::string& name : names_read(node)) need(name, std::nullopt);
   }
 
   absl::Status mixes() const {
-    const Node* node = maker_of(model_.graph, rows_.value);
+    const Node* node = producer_of(model_.graph, rows_.value);
     if (!node) return absl::UnimplementedError(fmt::format("no node makes '{}'", rows_.value));
     return absl::UnimplementedError(
         fmt::format("node '{}' ({}), which makes '{}', is not known to treat tokens one by one, so that nothing could be left out",

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/graph/graph_view.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/floats.h"
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 
 namespace saturate {
 namespace {
@@ -22,34 +22,16 @@ namespace {
 constexpr double kSmall = 1000;           // scores are smaller, and so is what a mask is compared with
 constexpr double kNoNumberOfData = 1e30;  // what is larger hides, whatever it is multiplied by
 
-// A place that reads a value.
-struct Use {
-  const Node* node = nullptr;
-  std::size_t input = 0;
-  bool operator==(const Use&) const = default;
-};
+using Use = GraphView::Use;  // a place that reads a value
 
 // What becomes of a number that a constant holds, in a graph.
 class Flow {
  public:
-  Flow(const Model& model, const std::map<std::string, ValueType>& types) : model_(model), types_(types) {
-    for (const Node& node : model.graph.nodes) {
-      for (const std::string& made : node.outputs) maker_.emplace(made, &node);
-      for (std::size_t i = 0; i < node.inputs.size(); ++i) uses_[node.inputs[i]].push_back({&node, i});
-      for_each_body(node, [&](const Graph& body) {
-        for (const std::string& name : captured_names(body)) elsewhere_.insert(name);
-      });
-    }
-    for (const ValueInfo& output : model.graph.outputs) elsewhere_.insert(output.name);
-  }
+  Flow(const Model& model, const std::map<std::string, ValueType>& types) : model_(model), types_(types), view_(model.graph) {}
 
-  const std::vector<Use>& uses(const std::string& value) const {
-    static const std::vector<Use> none;
-    const auto it = uses_.find(value);
-    return it == uses_.end() ? none : it->second;
-  }
+  std::span<const Use> uses(const std::string& value) const { return view_.uses(value); }
   // Whether an output of the graph is it, or a body reads it.
-  bool is_read_elsewhere(const std::string& value) const { return elsewhere_.contains(value); }
+  bool is_read_elsewhere(const std::string& value) const { return view_.is_output(value) || view_.is_read_by_body(value); }
 
   // Whether the fill that enters there, `factor` times kMaskFill, hides keys as the number of size `most` does, and does nothing else.
   bool hides(const Use& use, double factor, double most) {
@@ -73,7 +55,7 @@ class Flow {
     if (is_read_elsewhere(value)) return false;
     const auto [known, is_new] = known_.try_emplace({value, {factor, most}}, true);
     if (!is_new) return known->second;
-    const std::vector<Use>& all = uses(value);
+    const std::span<const Use> all = uses(value);
     const bool hide = std::all_of(all.begin(), all.end(), [&](const Use& use) { return hides(use, factor, most); });
     return known_[{value, {factor, most}}] = hide;
   }
@@ -137,9 +119,9 @@ class Flow {
         if (const auto x = element_as_double(*constant, i); x != 0.0 && x != 1.0) return false;
       return true;
     }
-    const auto it = maker_.find(value);
-    if (it == maker_.end() || it->second->inputs.empty()) return false;
-    const Node& node = *it->second;
+    const Node* producer = view_.producer(value);
+    if (!producer || producer->inputs.empty()) return false;
+    const Node& node = *producer;
     const std::string& first = node.inputs[0];
     if (one_of(node.op_type, {"Cast", "CastLike"})) {
       const DType from = dtype_of(first);
@@ -152,9 +134,7 @@ class Flow {
 
   const Model& model_;
   const std::map<std::string, ValueType>& types_;
-  std::unordered_map<std::string, const Node*> maker_;
-  std::unordered_map<std::string, std::vector<Use>> uses_;
-  std::unordered_set<std::string> elsewhere_;
+  GraphView view_;
   std::map<std::pair<std::string, std::pair<double, double>>, bool> known_;
 };
 
@@ -186,12 +166,12 @@ class Filler {
     const bool below = reach.below > largest_, above = reach.above > largest_;
     if (below == above) return;
     const double sign = below ? 1 : -1;
-    std::vector<Use> hiding = flow_.uses(name);
-    const std::size_t all = hiding.size();
+    const std::span<const Use> all = flow_.uses(name);
+    std::vector<Use> hiding(all.begin(), all.end());
     std::erase_if(hiding, [&](const Use& use) { return !flow_.hides(use, sign, std::max(reach.below, reach.above)); });
     if (hiding.empty()) return;
     const auto is_beyond = [&](double x) { return std::isfinite(x) && std::abs(x) > largest_; };
-    const bool whole = hiding.size() == all && !flow_.is_read_elsewhere(name);
+    const bool whole = hiding.size() == all.size() && !flow_.is_read_elsewhere(name);
     found_.emplace(name, Found{*replaced(tensor, is_beyond, kMaskFill * sign), std::move(hiding), whole});
   }
 
@@ -211,7 +191,7 @@ class Filler {
       *i = {name, std::move(filled), nullptr, false};
       return true;
     }
-    Node& maker = node_of(*maker_of(graph_, name));
+    Node& maker = node_of(*producer_of(graph_, name));
     for (Attribute& a : maker.attributes)
       if (a.name == "value") a = Attribute::of(a.name, filled);
     maker.origin = nullptr;
@@ -219,7 +199,7 @@ class Filler {
   }
 
   bool put_beside(const std::string& name, Found& found, std::vector<Initializer>& added) {
-    const Node* maker = maker_of(graph_, name);
+    const Node* maker = producer_of(graph_, name);
     if (maker && is_operator(*maker, "ConstantOfShape")) return false;
     const std::string fill = fresh_(name + "_fill");
     for (const Use& use : found.uses) {

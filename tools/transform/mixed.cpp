@@ -9,7 +9,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 #include "tools/verify/widened.h"
 
 namespace saturate {

@@ -268,7 +268,7 @@ std::int64_t rows_of_branch(const Graph& graph, const Node& node, const char* br
   if (!body || body->type != AttributeType::kGraph || body->g().outputs.size() <= index) return -1;
   const std::string& value = body->g().outputs[index].name;
   const Tensor* inside = constant_tensor(body->g(), value);
-  const Node* maker = maker_of(body->g(), value);
+  const Node* maker = producer_of(body->g(), value);
   if (!inside && maker && is_operator(*maker, "Identity")) inside = constant_tensor(graph, maker->inputs[0]);
   return inside && inside->rank() == 2 ? inside->dims()[0] : -1;
 }
@@ -277,7 +277,7 @@ absl::Status one_rotary_table(Work& work, const Arguments& args) {
   const bool large = args.flag("use_large_cache");
   std::size_t count = 0;
   for (const std::string& table : rotary_tables(work.graph())) {
-    const Node* maker = maker_of(work.graph(), table);
+    const Node* maker = producer_of(work.graph(), table);
     if (!maker || !is_operator(*maker, "If")) continue;
     const auto index = static_cast<std::size_t>(std::find(maker->outputs.begin(), maker->outputs.end(), table) - maker->outputs.begin());
     const std::int64_t rows_then = rows_of_branch(work.graph(), *maker, "then_branch", index),

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "onnx_bridge/model/model.h"
 #include "tools/transform/fields.h"
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 #include "tools/transform/ties.h"
 
 namespace saturate {

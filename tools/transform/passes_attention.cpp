@@ -225,7 +225,7 @@ absl::Status lengths_as_inputs(Work& work, const Arguments& args) {
 
 absl::Status choose_branch(Work& work, const Arguments& args) {
   const std::string value = args.text("value");
-  const Node* found = maker_of(work.graph(), value);
+  const Node* found = producer_of(work.graph(), value);
   if (!found || !is_operator(*found, "If")) return args.wrong("value", value, "no If of the main graph makes it");
   const Node node = *found;
   const std::string original = work.ties.value_of(value);

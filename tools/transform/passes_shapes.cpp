@@ -134,13 +134,13 @@ std::optional<HalvedSum> halved_sum(const Graph& graph, std::size_t at, const Ty
   const Node& sum = graph.nodes[at];
   if (!is_operator(sum, "ReduceSum") || sum.inputs.size() < 2) return std::nullopt;
   HalvedSum found{at, "", {}, clipped, int_attribute(sum, "keepdims", 1) != 0};
-  const Node* inner = maker_of(graph, sum.inputs[0]);
+  const Node* inner = producer_of(graph, sum.inputs[0]);
   if (clipped) {
     if (!inner || !is_operator(*inner, "Clip") || reads_of(graph, inner->outputs[0]) != 1) return std::nullopt;
     found.bounds.assign(inner->inputs.begin() + 1, inner->inputs.end());
     for (const std::string& bound : found.bounds)
       if (!bound.empty() && rank_of(types, bound) != 0) return std::nullopt;
-    inner = maker_of(graph, inner->inputs[0]);
+    inner = producer_of(graph, inner->inputs[0]);
   }
   if (!inner || !is_operator(*inner, "Reshape") || reads_of(graph, inner->outputs[0]) != 1) return std::nullopt;
   found.x = inner->inputs[0];
@@ -196,7 +196,7 @@ absl::Status reshape_results(Work& work, const Arguments& args) {
     if (is_operator(node, op) && !node.outputs[0].empty()) values.push_back(node.outputs[0]);
   for (const std::string& value : values) {
     const auto& nodes = work.graph().nodes;
-    const auto at = static_cast<std::size_t>(maker_of(work.graph(), value) - nodes.data());
+    const auto at = static_cast<std::size_t>(producer_of(work.graph(), value) - nodes.data());
     if (absl::Status s = reshaper.reshape(at, args); !s.ok()) return s;
   }
   drop_unread_nodes(work);

@@ -7,12 +7,14 @@
 #include <unordered_set>
 
 #include "fmt/format.h"
+#include "onnx_bridge/graph/graph_view.h"
+#include "onnx_bridge/model/node_order.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/floats.h"
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 #include "tools/transform/types.h"
 
 namespace saturate {
@@ -101,7 +103,7 @@ Node cast_node(const std::string& from, const std::string& to, DType dtype) {
 class Converter {
  public:
   Converter(const Model& model, const std::map<std::string, ValueType>& types, const PrecisionOptions& options, HalfWeights& weights)
-      : model_(model), options_(options), types_(types), fresh_(model.graph), weights_(weights) {
+      : model_(model), options_(options), types_(types), fresh_(model.graph), weights_(weights), view_(model.graph) {
     out_.model = model;
     for (const Initializer& i : model.graph.initializers)
       if (!i.sparse) constants_.emplace(i.name, &i.tensor);
@@ -113,8 +115,7 @@ class Converter {
 
   Precision run() && {
     for (const Node& node : model_.graph.nodes) {
-      for (const std::string& made : node.outputs) maker_.emplace(made, &node);
-      for (const std::string& read : reads_of(node)) uses_[read].push_back(&node);
+      for (const std::string& read : names_read(node)) uses_[read].push_back(&node);
     }
     find_counts();
     find_exact();
@@ -179,11 +180,6 @@ class Converter {
     return is_integer(types_.of(node.outputs.at(0))) || one_of(node.op_type, {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"});
   }
 
-  const Node* maker_of(const std::string& value) const {
-    const auto it = maker_.find(value);
-    return it == maker_.end() ? nullptr : it->second;
-  }
-
   // What Sin and Cos are computed of: angles of far positions need all bits of a float. And counts that become integers or are compared.
   void find_exact() {
     std::vector<const Node*> work;
@@ -196,7 +192,7 @@ class Converter {
       const Node* node = work.back();
       work.pop_back();
       for (const std::string& read : node->inputs)
-        if (const Node* maker = maker_of(read); maker && types_.is_float(read) && exact_.emplace(maker, kPosition).second)
+        if (const Node* maker = view_.producer(read); maker && types_.is_float(read) && exact_.emplace(maker, kPosition).second)
           work.push_back(maker);
     }
   }
@@ -246,7 +242,7 @@ class Converter {
       const Node* node = work.back();
       work.pop_back();
       for (const std::string& read : node->inputs)
-        if (const Node* maker = maker_of(read); maker && types_.is_float(read) && reads_one_value(*maker))
+        if (const Node* maker = view_.producer(read); maker && types_.is_float(read) && reads_one_value(*maker))
           if (exact_.emplace(maker, kCompared).second) work.push_back(maker);
     }
   }
@@ -269,13 +265,14 @@ class Converter {
     for (const Node& node : model_.graph.nodes) {
       if (!node.domain.empty() || !has(Trait::kReduction, node) || !listed(options_.keep, node)) continue;
       const std::string* squared = &node.inputs.at(0);
-      const Node* square = maker_of(*squared);
+      const Node* square = view_.producer(*squared);
       if (!one_of(node.op_type, {"ReduceL2", "ReduceSumSquare"})) {
         if (!square || !is_square(*square)) continue;
         if (reads_only_sums(*squared)) exact_.emplace(square, kNorm);
         squared = &square->inputs[0];
       }
-      if (const Node* difference = maker_of(*squared); difference && is_operator(*difference, "Sub") && is_mean(difference->inputs[1]))
+      if (const Node* difference = view_.producer(*squared);
+          difference && is_operator(*difference, "Sub") && is_mean(difference->inputs[1]))
         exact_.emplace(difference, kNorm);
       for (const std::string& made : node.outputs) keep_scaled(made, *squared);
     }
@@ -286,7 +283,7 @@ class Converter {
   }
 
   bool is_mean(const std::string& value) const {
-    const Node* maker = maker_of(value);
+    const Node* maker = view_.producer(value);
     return maker && is_operator(*maker, "ReduceMean") && listed(options_.keep, *maker);
   }
 
@@ -397,15 +394,6 @@ class Converter {
     return places;
   }
 
-  // Names that a node reads, those in its bodies, too.
-  static std::vector<std::string> reads_of(const Node& node) {
-    std::vector<std::string> out = node.inputs;
-    for_each_body(node, [&](const Graph& body) {
-      for (std::string& name : captured_names(body)) out.push_back(std::move(name));
-    });
-    return out;
-  }
-
   void cast(const std::string& from, const std::string& to, DType dtype) {
     out_.model.graph.nodes.push_back(cast_node(from, to, dtype));
     out_.model.graph.nodes.back().name = fresh_("cast_" + to);
@@ -491,7 +479,7 @@ class Converter {
     remember_cast(from);
     Node node = from;
     std::map<std::string, std::string> renamed;
-    for (const std::string& read : reads_of(from))
+    for (const std::string& read : names_read(from))
       if (const std::string& single = need_single(read); single != read) renamed.emplace(read, single);
     for (auto* list : {&node.inputs, &node.outputs})
       for (std::string& name : *list)
@@ -539,7 +527,7 @@ class Converter {
   FreshNames fresh_;
   HalfWeights& weights_;
   std::unordered_map<std::string, const Tensor*> constants_;
-  std::unordered_map<std::string, const Node*> maker_;
+  GraphView view_;
   std::unordered_map<std::string, std::vector<const Node*>> uses_;
   std::unordered_set<std::string> counts_;
   std::unordered_map<const Node*, const char*> exact_;    // nodes whose results need the bits, and why

@@ -143,7 +143,7 @@ std::vector<Pass> precision_passes() {
   };
 }
 
-// Types, layout, dims.
+// Types and layout.
 std::vector<Pass> type_passes() {
   return {
       {"cast_inputs",
@@ -172,6 +172,12 @@ std::vector<Pass> type_passes() {
         {"outputs", kTexts, "Outputs, which have the other layout now.", "[]"},
         {"to", kText, "The layout that they shall have.", "\"nhwc\"", {"nhwc", "nchw"}}},
        passes::layout},
+  };
+}
+
+// Dims and ranks.
+std::vector<Pass> dim_passes() {
+  return {
       {"set_dims",
        "Gives symbolic dims a size.",
        PassCheck::kTied,
@@ -409,6 +415,12 @@ std::vector<Pass> decoder_passes() {
        {{"window", kWhole, "Of how many tokens; where a run has fewer, of all of them.", "1", {}, 1},
         {"output", kText, "The output of logits, [batch, tokens, vocabulary]; none: as `saturate generate` finds it.", "\"\""}},
        passes::last_logits},
+  };
+}
+
+// What a decoder's cache is like.
+std::vector<Pass> cache_passes() {
+  return {
       {"cache_dtype",
        "Gives a decoder's cache another dtype: tokens are brought into it where they are written, and back where they are read.",
        PassCheck::kRuns,
@@ -439,6 +451,12 @@ std::vector<Pass> decoder_passes() {
        {{"past", kText, "The name of seqlens_k.", "\"past_seq_len\""},
         {"total", kText, "The name of total_sequence_length.", "\"total_seq_len\""}},
        passes::lengths_as_inputs},
+  };
+}
+
+// What is written for a runtime or a run alone.
+std::vector<Pass> attention_passes() {
+  return {
       {"choose_branch",
        "Takes one branch of an If, whatever its condition is.",
        PassCheck::kTied,
@@ -462,8 +480,8 @@ std::vector<Pass> decoder_passes() {
 
 std::vector<Pass> make_passes() {
   std::vector<Pass> all;
-  for (const auto make :
-       {interface_passes, value_passes, type_passes, precision_passes, graph_passes, part_passes, device_passes, decoder_passes})
+  for (const auto make : {interface_passes, value_passes, type_passes, dim_passes, precision_passes, graph_passes, part_passes,
+                          device_passes, decoder_passes, cache_passes, attention_passes})
     for (Pass& pass : make()) all.push_back(std::move(pass));
   return all;
 }

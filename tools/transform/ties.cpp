@@ -8,7 +8,7 @@
 #include "tools/pipeline/first_versions.h"
 #include "tools/transform/clamp.h"
 #include "tools/transform/edit.h"
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 
 namespace saturate {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 
 namespace saturate {
 namespace {

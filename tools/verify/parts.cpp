@@ -15,7 +15,7 @@
 #include "tools/diff/node_text.h"
 #include "tools/reduce/model_edits.h"
 #include "tools/transform/edit.h"
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 #include "tools/transform/types.h"
 
 namespace saturate {

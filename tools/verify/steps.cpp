@@ -8,6 +8,7 @@
 
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
+#include "onnx_bridge/graph/graph_view.h"
 #include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
@@ -79,19 +80,15 @@ class Mover {
 // The values of a graph by what makes them.
 class Makers {
  public:
-  explicit Makers(const Graph& graph) {
+  explicit Makers(const Graph& graph) : view_(graph) {
     for (const Initializer& i : graph.initializers) constants_[i.name] = &i.tensor;
     for (const Node& node : graph.nodes) {
-      for (const std::string& output : node.outputs) by_value_[output] = &node;
       const Attribute* value = is_plain(node, "Constant") ? find_attribute(node.attributes, "value") : nullptr;
       if (value && std::holds_alternative<Tensor>(value->value)) constants_[node.outputs[0]] = &value->t();
     }
   }
 
-  const Node* of(const std::string& value) const {
-    const auto it = by_value_.find(value);
-    return it == by_value_.end() ? nullptr : it->second;
-  }
+  const Node* of(const std::string& value) const { return view_.producer(value); }
 
   const Tensor* constant(const Node& node, std::size_t input) const {
     const auto it = input < node.inputs.size() ? constants_.find(node.inputs[input]) : constants_.end();
@@ -117,7 +114,7 @@ class Makers {
   }
 
  private:
-  std::map<std::string, const Node*> by_value_;
+  GraphView view_;
   std::map<std::string, const Tensor*> constants_;
   std::set<std::string> seen_;
 };

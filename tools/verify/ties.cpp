@@ -3,22 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "onnx_bridge/graph/graph_view.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/verify/compare.h"
 
 namespace saturate {
 namespace {
 
-const Node* maker_of(const Graph& graph, const std::string& value) {
-  for (const Node& node : graph.nodes)
-    if (std::find(node.outputs.begin(), node.outputs.end(), value) != node.outputs.end()) return &node;
-  return nullptr;
-}
-
 // The operator whose places the output hands on as they are, in the same order.
 const Node* finder_of(const Graph& graph, std::string value) {
   for (int depth = 0; depth < 16; ++depth) {
-    const Node* node = maker_of(graph, value);
+    const Node* node = producer_of(graph, value);
     if (!node || !node->domain.empty() || node->inputs.empty()) return nullptr;
     if (node->op_type == "ArgMax" || node->op_type == "ArgMin") return node;
     if (node->op_type == "TopK") return node->outputs.size() > 1 && node->outputs[1] == value ? node : nullptr;
@@ -96,7 +91,7 @@ bool differs_by_ties(const Model& model, const std::string& output, const Inputs
 bool searches_an_input(const Model& model, const std::string& output) {
   const Node* node = finder_of(model.graph, output);
   for (int depth = 0; node && depth < 16; ++depth) {
-    const Node* maker = maker_of(model.graph, node->inputs[0]);
+    const Node* maker = producer_of(model.graph, node->inputs[0]);
     if (!maker)
       return std::any_of(model.graph.inputs.begin(), model.graph.inputs.end(),
                          [&](const ValueInfo& i) { return i.name == node->inputs[0]; });

@@ -1,4 +1,4 @@
-#include "tools/transform/names.h"
+#include "onnx_bridge/graph/names.h"
 
 #include <algorithm>
 
