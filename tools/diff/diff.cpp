@@ -12,7 +12,7 @@
 #include "tools/diff/evidence.h"
 #include "tools/diff/labels.h"
 #include "tools/diff/matching.h"
-#include "tools/diff/node_text.h"
+#include "onnx_bridge/convert/node_text.h"
 #include "tools/diff/regions.h"
 #include "tools/io/dims.h"
 #include "tools/pipeline/prediction.h"

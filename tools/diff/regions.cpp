@@ -7,7 +7,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "tools/diff/node_text.h"
+#include "onnx_bridge/convert/node_text.h"
 
 namespace saturate {
 namespace {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "onnx_bridge/file/io.h"
+#include "tools/reduce/size_edits.h"
 
 namespace saturate {
 namespace {

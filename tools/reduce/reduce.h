@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "tools/reduce/model_edits.h"
+#include "onnx_bridge/graph/model_edits.h"
 
 namespace saturate {
 

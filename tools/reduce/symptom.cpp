@@ -8,7 +8,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/graph/graph_view.h"
 #include "tools/io/option_checks.h"
-#include "tools/reduce/model_edits.h"
+#include "onnx_bridge/graph/model_edits.h"
 
 namespace saturate {
 namespace {

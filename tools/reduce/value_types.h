@@ -1,7 +1,7 @@
 // The types of all values of a model, as inference sees them.
 #pragma once
 
-#include "tools/reduce/model_edits.h"
+#include "onnx_bridge/graph/model_edits.h"
 
 namespace saturate {
 

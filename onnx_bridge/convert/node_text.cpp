@@ -1,4 +1,4 @@
-#include "tools/diff/node_text.h"
+#include "onnx_bridge/convert/node_text.h"
 
 #include <algorithm>
 #include <bit>

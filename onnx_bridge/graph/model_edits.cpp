@@ -1,4 +1,4 @@
-#include "tools/reduce/model_edits.h"
+#include "onnx_bridge/graph/model_edits.h"
 
 #include <algorithm>
 #include <functional>
