@@ -121,6 +121,13 @@ constexpr std::pair<std::string_view, Limit> kLimits[] = {
     {"because", &OperatorLimits::because},
 };
 
+// The member that a key of a table says; null where it holds no such key.
+template <typename Member, std::size_t N>
+const Member* member_of(const std::pair<std::string_view, Member> (&table)[N], std::string_view key) {
+  const auto* const found = std::find_if(std::begin(table), std::end(table), [&](const auto& known) { return known.first == key; });
+  return found == std::end(table) ? nullptr : &found->second;
+}
+
 absl::StatusOr<OperatorLimits> read_limit(const json& entry);
 
 template <typename T>
@@ -154,12 +161,12 @@ std::string known_limits() {
 absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
   OperatorLimits l;
   for (const auto& [key, value] : entry.items()) {
-    const auto* const limit = std::find_if(std::begin(kLimits), std::end(kLimits), [&](const auto& known) { return known.first == key; });
+    const Limit* limit = member_of(kLimits, key);
     if (key == "rank")
       l.min_rank = l.max_rank = value.get<int>();
-    else if (limit == std::end(kLimits))
+    else if (!limit)
       return bad(fmt::format("unknown key '{}'; known are {}", key, known_limits()));
-    else if (absl::Status s = std::visit([&](auto member) { return read_value(value, l.*member); }, limit->second); !s.ok())
+    else if (absl::Status s = std::visit([&](auto member) { return read_value(value, l.*member); }, *limit); !s.ok())
       return s;
   }
   for (const auto* dtypes : {&l.dtypes, &l.input_dtypes, &l.output_dtypes})
@@ -286,9 +293,8 @@ constexpr std::pair<std::string_view, PlainValue> kPlainKeys[] = {
 };
 
 absl::Status read_key(const std::string& key, const json& value, Target& t) {
-  const auto* const plain =
-      std::find_if(std::begin(kPlainKeys), std::end(kPlainKeys), [&](const auto& known) { return known.first == key; });
-  if (plain != std::end(kPlainKeys)) return std::visit([&](auto member) { return read_value(value, t.*member); }, plain->second);
+  if (const PlainValue* plain = member_of(kPlainKeys, key))
+    return std::visit([&](auto member) { return read_value(value, t.*member); }, *plain);
   if (key == "domains")
     for (const auto& [domain, ops] : value.items()) t.operators[domain] = ops.get<std::set<std::string>>();
   else if (key == "standard")

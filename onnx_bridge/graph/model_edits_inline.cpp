@@ -4,8 +4,8 @@
 #include <unordered_set>
 
 #include "fmt/format.h"
-#include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/graph/model_edits.h"
+#include "onnx_bridge/model/subgraphs.h"
 
 namespace saturate {
 namespace {

@@ -38,7 +38,7 @@ TEST(RatioRange, IsWiderWhereFamiliesTakePlaces) {
 
 TEST(RatioRange, IsNeverBelowNothing) { EXPECT_GE(ratio_range(of({{"MatMul", 100}}), of({}), kErrorOfPrices).first, 0); }
 
-// What decides does not grow with the change: a result that is twice as dear in the same operators is dearer.
+// What decides does not grow with the change: 3 % more in the same operators are beyond the error, 1 % more or 5 % in others are not.
 TEST(IsDearer, AsksThePricesAlone) {
   EXPECT_TRUE(is_dearer(of({{"MatMul", 100}}), of({{"MatMul", 103}}), kErrorOfPrices));
   EXPECT_FALSE(is_dearer(of({{"MatMul", 100}}), of({{"MatMul", 101}}), kErrorOfPrices));

@@ -7,8 +7,8 @@
 #include <set>
 #include <unordered_set>
 
-#include "fmt/format.h"
 #include "extract/price/op_sizes.h"
+#include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/graph/graph_view.h"

@@ -7,8 +7,8 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/graph/graph_view.h"
-#include "tools/io/option_checks.h"
 #include "onnx_bridge/graph/model_edits.h"
+#include "tools/io/option_checks.h"
 
 namespace saturate {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "onnx_bridge/facts/dims/dims.h"
-#include "onnx_bridge/model/model.h"
 #include "onnx_bridge/graph/names.h"
+#include "onnx_bridge/model/model.h"
 
 namespace saturate {
 

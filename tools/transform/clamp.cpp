@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/floats.h"
-#include "onnx_bridge/graph/names.h"
 
 namespace saturate {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/graph/graph_view.h"
+#include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/transform/constant_nodes.h"
-#include "onnx_bridge/graph/names.h"
 
 namespace saturate {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "onnx_bridge/model/model.h"
 #include "onnx_bridge/graph/names.h"
+#include "onnx_bridge/model/model.h"
 
 namespace saturate {
 

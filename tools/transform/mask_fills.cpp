@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "onnx_bridge/graph/graph_view.h"
+#include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/floats.h"
-#include "onnx_bridge/graph/names.h"
 
 namespace saturate {
 namespace {

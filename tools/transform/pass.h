@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/model.h"
 #include "tools/transform/fields.h"
-#include "onnx_bridge/graph/names.h"
 #include "tools/transform/ties.h"
 
 namespace saturate {

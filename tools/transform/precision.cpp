@@ -8,13 +8,13 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/graph/graph_view.h"
+#include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/node_order.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/floats.h"
-#include "onnx_bridge/graph/names.h"
 #include "tools/transform/types.h"
 
 namespace saturate {

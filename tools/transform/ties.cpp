@@ -4,11 +4,11 @@
 #include <limits>
 #include <tuple>
 
+#include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/pipeline/first_versions.h"
 #include "tools/transform/clamp.h"
 #include "tools/transform/edit.h"
-#include "onnx_bridge/graph/names.h"
 
 namespace saturate {
 namespace {

@@ -9,13 +9,13 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"
+#include "onnx_bridge/convert/node_text.h"
+#include "onnx_bridge/graph/model_edits.h"
+#include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "onnx_bridge/convert/node_text.h"
-#include "onnx_bridge/graph/model_edits.h"
 #include "tools/transform/edit.h"
-#include "onnx_bridge/graph/names.h"
 #include "tools/transform/types.h"
 
 namespace saturate {
