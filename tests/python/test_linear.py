@@ -34,6 +34,10 @@ def sums_of_inputs(n):
     return model(nodes, [value("v0")] + [value(f"i{k}") for k in range(n)], [value(f"v{n}")])
 
 
+def readers_of_one(n):
+    return model([helper.make_node("Pow", ["x", f"i{k}"], [f"y{k}"]) for k in range(n)], [value("x")] + [value(f"i{k}") for k in range(n)], [value(f"y{k}") for k in range(n)])
+
+
 def one_node(op, size_of, **attributes):
     return lambda n: model([helper.make_node(op, ["x"] * n, ["y"], **attributes)], [value("x", (1,))], [value("y", (size_of(n),))])
 
@@ -49,6 +53,7 @@ CASES = {
     "inputs": (many_inputs, 2_500),
     "chain": (chain, 5_000),
     "sums of inputs": (sums_of_inputs, 2_500),
+    "readers": (readers_of_one, 25_000),
     "sum": (many_inputs, 25_000),
     "concat": (one_node("Concat", lambda n: n, axis=0), 12_500),
     "max": (one_node("Max", lambda n: 1), 6_000),
