@@ -31,8 +31,9 @@ void take_dropped_inputs(const EmitTask& task, const OpsetForms& forms, Selected
     if (!unit.source || !forms.keeps_meaning(*unit.source->node)) continue;
     for (std::size_t i = 0; i < unit.source->inputs.size(); ++i) {
       const Id id = task.e().find(unit.source->inputs[i]);
-      const bool dropped = (i >= unit.children.size() || task.is_absent(unit.children[i])) &&
-                           std::find(unit.children.begin(), unit.children.end(), id) == unit.children.end();  // else the scales of an Upsample
+      const bool dropped =
+          (i >= unit.children.size() || task.is_absent(unit.children[i])) &&
+          std::find(unit.children.begin(), unit.children.end(), id) == unit.children.end();  // else the scales of an Upsample
       if (task.is_absent(id) || (taken.contains(id) && !dropped)) continue;
       const auto leaf = constant_leaf(task, id);
       if (!leaf && !task.g.facts(id).value) {  // computed, perhaps after this node

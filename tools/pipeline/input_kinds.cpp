@@ -84,7 +84,8 @@ class Readings {
     return out;
   }
 
-  // What each value is read as, also behind operators that carry it: from the readers back, a value once for each reading that is new to it.
+  // What each value is read as, also behind operators that carry it: from the readers back, a value once for each reading that is new to
+  // it.
   void spread() {
     std::map<std::string_view, std::vector<std::string_view>> carried_from;
     std::vector<std::pair<std::string_view, ReadAs>> open;
