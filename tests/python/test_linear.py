@@ -34,6 +34,15 @@ def sums_of_inputs(n):
     return model(nodes, [value("v0")] + [value(f"i{k}") for k in range(n)], [value(f"v{n}")])
 
 
+def readers_of_one(n):
+    """One value, which n nodes read, each with a constant of its own."""
+    constants = [helper.make_tensor(f"c{k}", F32, [2], [k, k + 1]) for k in range(n)]
+    nodes = [helper.make_node("Mul", ["x", f"c{k}"], [f"r{k}"]) for k in range(n)] + [helper.make_node("Sum", [f"r{k}" for k in range(n)], ["y"])]
+    made = model(nodes, [value("x")], [value("y")])
+    made.graph.initializer.extend(constants)
+    return made
+
+
 def one_node(op, size_of, **attributes):
     return lambda n: model([helper.make_node(op, ["x"] * n, ["y"], **attributes)], [value("x", (1,))], [value("y", (size_of(n),))])
 
@@ -49,7 +58,8 @@ CASES = {
     "inputs": (many_inputs, 2_500),
     "chain": (chain, 5_000),
     "sums of inputs": (sums_of_inputs, 2_500),
-    "sum": (many_inputs, 25_000),
+    "readers": (readers_of_one, 20_000),
+    "sum": (many_inputs, 20_000),
     "concat": (one_node("Concat", lambda n: n, axis=0), 12_500),
     "max": (one_node("Max", lambda n: 1), 6_000),
 }

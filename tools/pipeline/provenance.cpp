@@ -23,6 +23,12 @@ void add_all(Numbers& into, const Numbers& more) {
   into = std::move(out);
 }
 
+Numbers ascending(Numbers numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
 // For each node of the model that is gone: the written ones that do its work. A node whose value is still there is replaced by what
 // computes that value; one whose value is not there, by what replaces its readers.
 class Replacements {
@@ -67,7 +73,8 @@ class Replacements {
 
   // Of a value: what replaces those that read it; those that read no more than its sizes; those that are still there.
   struct Readers {
-    Numbers owners, by_shape, kept;
+    Numbers owners, by_shape;
+    Numbers kept;  // in any order, for a value may have 100,000 readers
   };
 
   // From the last to the first: readers come behind what they read.
@@ -77,7 +84,7 @@ class Replacements {
       const Source& source = *sources_[s];
       if (const auto own = own_.find(source.node); own != own_.end()) {
         if (!written_[own->second].kept) replaced_[own->second].push_back(s);
-        for (const Id input : source.inputs) add_all(readers[e_.find(input)].kept, {own->second});
+        for (const Id input : source.inputs) readers[e_.find(input)].kept.push_back(own->second);
         continue;
       }
       const Numbers owners = owners_of(source, readers);
@@ -104,7 +111,7 @@ class Replacements {
       if (it == readers.end()) continue;
       add_all(all.owners, it->second.owners);
       add_all(all.by_shape, it->second.by_shape);
-      add_all(all.kept, it->second.kept);
+      add_all(all.kept, ascending(it->second.kept));
     }
     if (!all.owners.empty()) return all.owners;
     if (!all.by_shape.empty()) return all.by_shape;
