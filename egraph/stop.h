@@ -43,6 +43,7 @@ class StopScope {
 
 // Throws Stopped where the sign of this thread is shown. Takes some 30 ns where there is one: for pieces of work of a microsecond and more.
 void heed_stop();
+double seconds_to_stop();    // until the deadline of this thread's sign; kNoDeadline where there is none
 absl::Status stop_status();  // the same without an exception
 
 }  // namespace saturate

@@ -8,11 +8,22 @@
 #include "egraph/stop.h"
 
 namespace saturate {
+namespace {
+
+constexpr double kShareOfTime = 0.5;  // of what the caller's sign leaves
+
+}  // namespace
 
 LocalSearch::LocalSearch(const ExtractionProblem& problem, NodeChoice start)
     : p_(problem), parents_(problem), choice_(std::move(start)), uses_(problem.num_classes(), 0), stamps_(problem.num_classes(), 0) {
   for (std::uint32_t r : p_.roots) cost_ += acquire(r);
   rank();
+  if (const double left = seconds_to_stop(); left < kNoDeadline) until_ = steady_seconds() + kShareOfTime * left;
+}
+
+bool LocalSearch::is_over() const {
+  heed_stop();
+  return until_ < kNoDeadline && steady_seconds() > until_;
 }
 
 NodeChoice LocalSearch::choice() const {
@@ -27,7 +38,7 @@ bool LocalSearch::sweep() {
   bool improved = false;
   const std::vector<std::uint32_t> order = order_;
   for (std::uint32_t c : order) {
-    heed_stop();
+    if (is_over()) return false;
     if (selected(c) && try_alternatives(c)) improved = true;
   }
   complete();
@@ -150,7 +161,7 @@ bool LocalSearch::try_groups() {
   std::vector<Move> users;  // of one unselected class: alternatives of selected ones
   bool improved = false;
   for (std::uint32_t shared = 0; shared < p_.num_classes(); ++shared) {
-    heed_stop();
+    if (is_over()) return false;
     if (selected(shared) || choice_[shared] == kUnchosen) continue;
     users.clear();
     for (std::uint32_t n : parents_.of(shared)) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "egraph/stop.h"
 #include "extract/solve/greedy.h"
 #include "extract/solve/problem.h"
 
@@ -21,7 +22,8 @@ class LocalSearch {
   bool selected(std::uint32_t c) const { return uses_[c] > 0; }
   NodeChoice choice() const;  // of the selected classes
 
-  // One pass over all selected classes, children first, then over groups of them. Returns whether anything got cheaper.
+  // One pass over all selected classes, children first, then over groups of them. Returns whether anything got cheaper, and false once half
+  // of the time is over that the caller's sign leaves: the rest is for what follows.
   bool sweep();
   // Moves `strength` random classes to random other nodes, whatever that costs. sweep() repairs.
   void kick(std::mt19937_64& random, int strength);
@@ -41,6 +43,7 @@ class LocalSearch {
   bool try_group(const std::vector<Move>& group);
   void complete();
   void rank();
+  bool is_over() const;
   double least_gain() const { return kLeastGain * std::max(1.0, cost_.cost); }
   bool gains(const Price& change) const { return change < Price(-least_gain()); }
 
@@ -55,6 +58,7 @@ class LocalSearch {
   std::vector<std::uint32_t> stack_;  // of the walk that goes on
   std::uint32_t stamp_ = 0;
   Price cost_;
+  double until_ = kNoDeadline;  // of steady_seconds()
 };
 
 }  // namespace saturate

@@ -330,6 +330,7 @@ class Planner {
   void find_last_uses() {
     std::vector<char> seen(static_cast<std::size_t>(plan_->slots), 0);
     for (const auto& [name, slot] : plan_->outputs) seen[slot] = 1;
+    const std::vector<char> is_output = seen;
     for (auto step = plan_->steps.rbegin(); step != plan_->steps.rend(); ++step) {
       const auto use = [&](int slot) {
         if (slot >= 0 && !seen[slot]) {
@@ -342,8 +343,8 @@ class Planner {
       for (const auto& [graph, plan] : step->graphs) {
         for (const auto& [outside, own] : plan->captures) use(outside);
       }
-      for (const auto& [name, slot] : plan_->outputs)
-        step->makes_result = step->makes_result || std::find(step->outputs.begin(), step->outputs.end(), slot) != step->outputs.end();
+      step->makes_result =
+          std::any_of(step->outputs.begin(), step->outputs.end(), [&](int slot) { return slot >= 0 && is_output[slot] != 0; });
       if (!step->graphs.empty() || step->kernel == nullptr) continue;  // what a subgraph captures it takes from where it was
       for (std::size_t i = 0; i < step->inputs.size() && i < 64; ++i) {
         const int slot = step->inputs[i];

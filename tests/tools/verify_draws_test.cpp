@@ -119,6 +119,17 @@ TEST(VerifyDraws, TheFirstCaseMayTakeLonger) {
   EXPECT_NEAR(run.limits(CaseKind::kUsual, false).deadline - run.started, kTimesForFirstCase, 1e-6);
 }
 
+TEST(VerifyDraws, ATimeThatIsGivenBoundsTheFirstCaseToo) {
+  const Model a = model_of("(float[n] x) => (float[n] y)", "y = Relu (x)");
+  VerifyOptions options;
+  options.seconds = 2;
+  options.ends_in_time = true;
+  const VerifyRun run(a, a, options);
+  EXPECT_NEAR(run.seconds(true, true), 2, 1e-6);
+  EXPECT_NEAR(run.seconds(false, false), 2, 1e-6);
+  EXPECT_NEAR(run.seconds(false, true), 1, 1e-6);  // the rest is kept for the smaller case
+}
+
 TEST(VerifyDraws, ManyNotesOfOneKindAreOneLine) {
   VerifyNotes notes;
   for (const char* name : {"a", "b", "c", "d", "a"}) {

@@ -93,6 +93,7 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
   options.cancel = o.abort;
   options.sizes = shapes.dims;
   options.input_shapes = shapes.input_shapes;
+  options.ends_in_time = o.time_limit.has_value();
   if (o.time_limit) options.seconds = std::max(1.0, *o.time_limit);
   if (o.runtime) options.runtime = to_internal(*o.runtime);
   if (o.max_memory) options.memory = *o.max_memory;

@@ -366,6 +366,7 @@ absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const Shape
   options.sizes = std::move(given->dims);
   options.input_shapes = std::move(given->input_shapes);
   if (args.max_memory) options.memory = *args.max_memory << 20;
+  options.ends_in_time = args.seconds.has_value();
   if (args.seconds) options.seconds = std::max(1.0, *args.seconds);
   for (const std::string& path : args.inputs) {
     absl::StatusOr<Inputs> inputs = load_inputs(path, original, options.memory);

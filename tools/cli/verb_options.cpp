@@ -153,10 +153,10 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
       ->type_name("MB")
       ->check(whole_in(1, std::int64_t{1} << 40), "")
       ->group(budgets);
-  app->add_option(
-         "--time-limit", args.limits.seconds,
-         "seconds of rewriting, and again of verifying (default 60); where it is given, also of each other stage; a safety net: where "
-         "it is hit the result depends on the machine")
+  app->add_option("--time-limit", args.limits.seconds,
+                  "seconds of rewriting, and again of verifying (default 60); where it is given, all stages before verifying take twice as "
+                  "long at most, and each judge as long; a safety net: where "
+                  "it is hit the result depends on the machine")
       ->type_name("S")
       ->group(budgets);
 }

@@ -105,6 +105,8 @@ class Hearing {
   VerifyReport::Judged run(VerifyReport& report) {
     verdict_.name = judge_.name();
     verdict_.version = judge_.version();
+    if (asked_.ends_in_time) until_ = steady_seconds() + asked_.seconds;
+    judge_.set_patience(patience());
     if (hear(report)) verdict_.verdict = JudgeVerdict::kEqual;
     return std::move(verdict_);
   }
@@ -119,7 +121,8 @@ class Hearing {
  private:
   // Whether all that was compared is equal.
   bool hear(VerifyReport& report) {
-    if (const absl::Status s = reference_.load(); !s.ok()) return not_judged(s, "it refuses the original: " + std::string(s.message()));
+    if (const absl::Status s = reference_.load(); !s.ok())
+      return is_over() ? out_of_time() : not_judged(s, "it refuses the original: " + std::string(s.message()));
     return take_inputs(report) && run_original() && compare_at(JudgeLevel::kNone) && compare_at(JudgeLevel::kAll);
   }
 
@@ -179,7 +182,13 @@ class Hearing {
     given_.push_back({of.sizes, of.kind});
   }
 
-  double deadline(double seconds) const { return steady_seconds() + seconds; }
+  // Where the user gave a time, it bounds what is asked of one judge; then the judge has no answer.
+  double deadline(double seconds) const { return std::min(steady_seconds() + seconds, until_); }
+  double patience() const { return std::min(std::max(judge_.hang_seconds(), asked_.seconds), std::max(0.1, until_ - steady_seconds())); }
+  bool is_over() const { return steady_seconds() >= until_; }
+  bool out_of_time() {
+    return not_judged(absl::OkStatus(), fmt::format("it had no answer within {:.6g} s; --time-limit gives more", asked_.seconds));
+  }
 
   // What is compared with. Inputs that the original does not take there are left out.
   bool run_original() {
@@ -202,13 +211,14 @@ class Hearing {
     given_ = std::move(given);
     verdict_.cases = inputs_.size();
     if (alone_) reference_.drop();
+    if (inputs_.empty() && is_over()) return out_of_time();
     return !inputs_.empty() || not_judged(first_refusal, "it does not run the original: " + std::string(first_refusal.message()));
   }
 
   bool compare_at(JudgeLevel level) {
     Loaded second(handed_result_, level), peer(handed_original_, level);
-    judge_.set_patience(std::max(judge_.hang_seconds(), asked_.seconds));
-    if (const absl::Status s = second.load(); !s.ok()) return loads_neither(s, level, peer);
+    judge_.set_patience(patience());
+    if (const absl::Status s = second.load(); !s.ok()) return is_over() ? out_of_time() : loads_neither(s, level, peer);
     VerifyOptions options = asked_;
     options.inputs = inputs_;
     options.given = given_;
@@ -235,6 +245,8 @@ class Hearing {
         if (note.find(told) != std::string::npos) verdict_.notes.push_back(fmt::format("in {}: {}", judge_.name(), note));
     if (alone_) reference_.drop();
     cancelled = cancelled || report.status == VerifyStatus::kCancelled;
+    const bool differs = report.status == VerifyStatus::kDifferent;
+    if (!cancelled && !differs && is_over()) return out_of_time();
     if (report.status == VerifyStatus::kEqual || report.status == VerifyStatus::kNotRun) return !cancelled;
     if (cancelled) return false;
     failed_on = report.failed_on;
@@ -247,7 +259,7 @@ class Hearing {
   absl::StatusOr<Ran> bounded(Loaded& model, const Inputs& inputs) {
     absl::StatusOr<Ran> ran = model.run(inputs, {asked_.memory, deadline(kHangs * slowest_ + judge_.hang_seconds())});
     const bool ended = absl::IsDeadlineExceeded(ran.status()) || absl::IsResourceExhausted(ran.status());
-    return ended ? absl::AbortedError(ran.status().message()) : std::move(ran);
+    return ended && !is_over() ? absl::AbortedError(ran.status().message()) : std::move(ran);
   }
 
   // Whether that of a result that does not load is no fault of it, and what else there is can be compared.
@@ -272,6 +284,7 @@ class Hearing {
   std::vector<GivenCase> given_;  // of the inputs
   std::vector<Ran> wanted_;       // the original's outputs of them, without optimizations
   double slowest_ = 0;
+  double until_ = kNoDeadline;
   VerifyReport::Judged verdict_;
 };
 

@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
   task.progress("extract");
   {
     const StageTimer timer(task, "extract");
-    const StageBound bound(task, task.variant ? 0 : task.seconds["extract"]);
+    const StageBound bound(task);
     if (task.variant) take_variant(*grown.g, grown.lowered, *task.variant, with_all_symbols(task.options.sizes, *grown.g, sizes), options);
     auto selection = task.has_rules() ? choose_within_growth(grown, options, task)
                                       : original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);

@@ -23,7 +23,7 @@ absl::StatusOr<Model> emit_into(const Grown& grown, const Chosen& chosen, const 
   how->written = &written;
   task.progress("emit");
   const StageTimer timer(task, "emit");
-  const StageBound bound(task, task.variant ? 0 : task.seconds["emit"]);
+  const StageBound bound(task);
   auto model = emit_model(*grown.g, grown.lowered, chosen.selection, *how);
   if (!model.ok()) return model.status();
   note_made(grown, written, emitted.made);

@@ -18,7 +18,6 @@
 namespace saturate {
 namespace {
 
-constexpr int kMaxBodyDepth = 16;
 // On kNodesPerNode: the models of the zoo come to 5 for each on average; rules of
 // views, which feed each other, went to 280 on a window attention, for the same result.
 
@@ -148,14 +147,28 @@ std::vector<Rewrite> rewrites_for(Grown& graph, const std::set<std::string>& wit
   return rewrites;
 }
 
-RunOptions run_options(const EGraph& egraph, const OptimizeOptions& options) {
+// What the stages took so far, of all graphs.
+double seconds_taken(const Task& task) {
+  double sum = 0;
+  for (const auto& [stage, seconds] : task.seconds) sum += seconds;
+  return sum;
+}
+
+// All stages together may take so many times what is given for rewriting.
+constexpr double kTimesOfRewriting = 2;
+double seconds_left(const Task& task) {
+  return kTimesOfRewriting * std::max(1.0, *task.options.limits.seconds) - (task.variant ? 0 : seconds_taken(task));
+}
+
+RunOptions run_options(const EGraph& egraph, const Task& task) {
+  const OptimizeOptions& options = task.options;
   RunOptions out;
   const Budgets& given = options.limits;
   const std::size_t own = egraph.num_nodes();
   out.limits.iterations = given.iterations;
   out.limits.nodes = own + given.nodes.value_or(std::clamp(kNodesPerNode * own, kLeastNodes, kMostNodes));
   out.limits.memory_bytes = given.memory_bytes.value_or(out.limits.memory_bytes);
-  out.limits.seconds = given.seconds.value_or(kSecondsOfRewriting);
+  out.limits.seconds = given.seconds ? std::min(*given.seconds, std::max(0.0, seconds_left(task))) : kSecondsOfRewriting;
   out.limits.threads = given.threads;
   out.limits.cancel = given.cancel;
   if (options.progress) out.on_iteration = [&options](const IterationStats& i) { options.progress("saturate", &i); };
@@ -185,7 +198,7 @@ std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& 
   const StageTimer timer(task, "saturate");
   EGraph& egraph = graph.g->egraph();
   std::vector<Rewrite> rewrites = rewrites_for(graph, without, task);
-  graph.run = ::saturate::run(egraph, rewrites, run_options(egraph, task.options));
+  graph.run = ::saturate::run(egraph, rewrites, run_options(egraph, task));
   const bool kept = static_cast<bool>(task.options.observe);
   graph.rule_names.reserve(rewrites.size() + 6);
   for (Rewrite& r : rewrites) graph.rule_names.push_back(kept ? r.name : std::move(r.name));
@@ -223,7 +236,7 @@ class Grower {
     for (const auto& [family, cost] : loaded.cost) sum.cost[family] += cost;
     for (const Node& node : model.graph.nodes)
       for (const Attribute& a : node.attributes)
-        if (a.type == AttributeType::kGraph && depth < kMaxBodyDepth) {
+        if (a.type == AttributeType::kGraph && depth < kMaxBodyDepth && bodies_++ < kMostBodies) {
           const Model body = model_of_body(model, a.g());
           (void)load(body, {&graph, &node}, sizes, depth + 1, sum);  // one that cannot be lowered has no price
         }
@@ -264,7 +277,7 @@ class Grower {
     if (!task_.has_rules() || depth >= kMaxBodyDepth) return GrowResult(std::move(graph));
     for (const Node& node : model.graph.nodes)
       for (const Attribute& a : node.attributes)
-        if (a.type == AttributeType::kGraph)
+        if (a.type == AttributeType::kGraph && bodies_++ < kMostBodies)
           if (auto c = add_body(*graph, node, a, depth)) return GrowResult(*std::move(c));
     return GrowResult(std::move(graph));
   }
@@ -276,7 +289,7 @@ class Grower {
 
   absl::Status lowered(Grown& graph, Around outside) const {
     const StageTimer timer(task_, "lower");
-    const StageBound bound(task_, task_.seconds["lower"]);
+    const StageBound bound(task_);
     const auto new_graph = [this] {
       auto g = std::make_unique<OnnxEGraph>(task_.evaluator);
       task_.rules.define_operators(*g);
@@ -317,6 +330,7 @@ class Grower {
 
   const std::set<std::string>& without_;
   const Task& task_;
+  mutable std::size_t bodies_ = 0;  // begun so far
 };
 
 }  // namespace
@@ -328,17 +342,9 @@ void Task::progress(const char* stage) const {
 StageTimer::StageTimer(const Task& task, const std::string& stage) : total_(task.seconds[stage]), start_(steady_seconds()) {}
 StageTimer::~StageTimer() { total_ += steady_seconds() - start_; }
 
-namespace {
-
-StopSign sign_of_stage(const OptimizeOptions& options, double taken) {
-  const std::optional<double> most = options.limits.seconds;
-  return {options.abort, most ? steady_seconds() + std::max(1.0, *most) - taken : kNoDeadline};
-}
-
-}  // namespace
-
-StageBound::StageBound(const Task& task, double taken)
-    : sign_(sign_of_stage(task.options, taken)), scope_(sign_.set() ? &sign_ : nullptr) {}
+StageBound::StageBound(const Task& task)
+    : sign_{task.options.abort, task.options.limits.seconds ? steady_seconds() + seconds_left(task) : kNoDeadline},
+      scope_(sign_.set() ? &sign_ : nullptr) {}
 
 bool may_return(const Model& model, const Task& task) {
   return task.options.opset.value_or(model.opset("")) == model.opset("") && opset_limit(model, task) >= model.opset("");

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/file/io.h"
+#include "onnx_bridge/model/subgraphs.h"
 #include "tools/pipeline/assumed_sizes.h"
 #include "tools/pipeline/stages.h"
 
@@ -28,6 +29,14 @@ void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options,
   }
 }
 
+// So far as they are changed.
+std::size_t count_bodies(const Graph& graph, int depth) {
+  std::size_t sum = 0;
+  if (depth >= kMaxBodyDepth) return sum;
+  for (const Node& node : graph.nodes) for_each_body(node, [&](const Graph& body) { sum += 1 + count_bodies(body, depth + 1); });
+  return sum;
+}
+
 }  // namespace
 
 void warn_of_the_model(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
@@ -39,6 +48,9 @@ void warn_of_the_model(const Model& model, const OptimizeOptions& options, Optim
         fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(),
                     twice.size() == 1 ? " is" : "s are", twice[0]));
   warn_of_unknown_symbols(model, options, report);
+  if (const std::size_t bodies = count_bodies(model.graph, 0); bodies > kMostBodies)
+    report.warnings.push_back(
+        fmt::format("of {} bodies of control flow the first {} are optimized; the others stay as they are", bodies, kMostBodies));
 }
 
 }  // namespace saturate

@@ -51,7 +51,7 @@ struct Budgets {
   std::size_t iterations = Limits{}.iterations;
   std::optional<std::size_t> nodes;         // e-nodes that rules may make; nullopt: kNodesPerNode for each of the model's, within bounds
   std::optional<std::size_t> memory_bytes;  // of the e-graph
-  // Of rewriting, and by itself of each other stage; nullopt: kSecondsOfRewriting, and none of the other stages.
+  // Of rewriting; all stages together may take twice as long. nullopt: kSecondsOfRewriting, and no bound of the other stages.
   std::optional<double> seconds;
   int threads = 1;                            // 0: as many as there are cores
   const std::atomic<bool>* cancel = nullptr;  // ends the rewriting

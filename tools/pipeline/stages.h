@@ -123,11 +123,15 @@ class StageTimer {
   double start_;
 };
 
-// While it lives, the stage throws Stopped once it has taken the seconds of --time-limit, `taken` of which it took before, and where the
-// caller ends all. The usual limit is one of rewriting alone. Each variant has the time anew.
+// Bodies that lie deeper, or come later, stay as they are: each takes an e-graph of its own.
+inline constexpr int kMaxBodyDepth = 16;
+inline constexpr std::size_t kMostBodies = 1000;
+
+// While it lives, the stage throws Stopped once all stages took twice the seconds of --time-limit, and where the caller ends all. The usual
+// limit is one of rewriting alone. Each variant has the time anew.
 class StageBound {
  public:
-  explicit StageBound(const Task& task, double taken = 0);
+  explicit StageBound(const Task& task);
 
  private:
   StopSign sign_;

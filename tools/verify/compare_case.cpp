@@ -13,6 +13,8 @@ namespace {
 // Of cases beyond the usual: what a run may take, for a large integer may turn out to be a size or a number of turns.
 constexpr std::size_t kMemoryBeyond = std::size_t{512} << 20;
 constexpr double kSecondsBeyond = 5;
+// Of a time that bounds all: what the first case may take where a smaller one is left, and what is kept to learn what rounding makes.
+constexpr double kShareBeforeSmaller = 0.5, kShareOfNoise = 0.25;
 
 bool has_no_floats(const Value& value) { return value.is_tensor() && !is_floating(value.tensor().dtype()); }
 
@@ -43,13 +45,19 @@ SessionOptions VerifyRun::session_options() const {
   return out;
 }
 
-RunLimits VerifyRun::limits(CaseKind kind, bool any_yet) const {
-  const double deadline = started + options.seconds * (any_yet ? 1 : kTimesForFirstCase);
+double VerifyRun::seconds(bool any_yet, bool has_smaller) const {
+  if (!options.ends_in_time) return options.seconds * (any_yet || has_smaller ? 1 : kTimesForFirstCase);
+  return options.seconds * (has_smaller && !any_yet ? kShareBeforeSmaller : 1);
+}
+
+RunLimits VerifyRun::limits(CaseKind kind, bool any_yet, bool has_smaller) const {
+  const double deadline = started + seconds(any_yet, has_smaller);
   if (!is_beyond(kind)) return {options.memory, deadline};
   return {std::min(options.memory, kMemoryBeyond), std::min(deadline, steady_seconds() + kSecondsBeyond)};
 }
 
-CaseComparer::CaseComparer(const VerifyRun& run, VerifyNotes& notes) : run_(run), notes_(notes), seconds_of_noise_(run.options.seconds) {
+CaseComparer::CaseComparer(const VerifyRun& run, VerifyNotes& notes)
+    : run_(run), notes_(notes), seconds_of_noise_(run.options.seconds * (run.options.ends_in_time ? kShareOfNoise : 1)) {
   const std::vector<std::string> names = random_outputs(run.original);
   random_ = {names.begin(), names.end()};
   half_paths_ = half_paths(run.original);

@@ -17,15 +17,17 @@ namespace saturate {
 bool is_beyond(CaseKind kind);  // neither usual nor given
 bool all_ok(const VerifyCase& c);
 
-// The first case may take so many times the time of all: none at all says nothing.
+// The first case may take so many times the time of all, where the user gave none: no case at all says nothing.
 inline constexpr double kTimesForFirstCase = 5;
 
 // What runs the models of one verification, and how long it may.
 struct VerifyRun {
   VerifyRun(const Model& original, const Model& optimized, const VerifyOptions& options);
   SessionOptions session_options() const;
-  // `any_yet`: a case was compared.
-  RunLimits limits(CaseKind kind, bool any_yet) const;
+  // `any_yet`: a case was compared. `has_smaller`: where it ends too late, a smaller one is tried.
+  RunLimits limits(CaseKind kind, bool any_yet, bool has_smaller = false) const;
+  // Of all cases together, from the beginning: the first may take as long as none was compared.
+  double seconds(bool any_yet, bool has_smaller) const;
   bool cancelled() const { return options.cancel != nullptr && *options.cancel; }
 
   const Model& original;

@@ -150,7 +150,7 @@ class Verifier {
     return true;
   }
 
-  RunLimits limits(CaseKind kind) const { return run_.limits(kind, !report_.cases.empty() || !patient_); }
+  RunLimits limits(CaseKind kind) const { return run_.limits(kind, !report_.cases.empty(), !patient_); }
 
   // What one try came to: whether the original took the inputs.
   enum class Try { kRefused, kCompared, kStop };
@@ -185,16 +185,25 @@ class Verifier {
       out_of_time();
       return Try::kStop;
     }
+    short_of_memory_ += absl::IsResourceExhausted(status);
     if (refusal_.empty()) refusal_ = std::string(status.message());
     return refused(kind);
+  }
+
+  static std::string at(const Sizes& sizes) { return sizes.empty() ? "" : " at " + to_string(sizes); }
+
+  // Whether no case was refused but for want of memory.
+  bool only_memory_lacks() const { return short_of_memory_ > 0 && short_of_memory_ == report_.refused; }
+  std::string too_little_memory() const {
+    return fmt::format("no case runs within {} MB, --max-memory gives more: {}", options_.memory >> 20, refusal_);
   }
 
   void out_of_time() {
     timed_out_ = true;
     if (report_.cases.empty())
       fail(VerifyStatus::kNotRun,
-           fmt::format("no case was compared within {:.6g} s, nor a small one within {:.6g} s; --time-limit gives more", options_.seconds,
-                       kTimesForFirstCase * options_.seconds));
+           fmt::format("no case was compared within {:.6g} s{}; --time-limit gives more", run_.seconds(false, tried_small_),
+                       tried_small_ ? fmt::format(", nor a small one within {:.6g} s", run_.seconds(false, false)) : ""));
     else
       note("verification ended after {:.6g} s, with fewer cases than usual", steady_seconds() - run_.started);
   }
@@ -207,17 +216,22 @@ class Verifier {
       out_of_time();
       return Try::kStop;
     }
+    if (absl::IsResourceExhausted(status)) {
+      ++short_of_memory_;
+      note("the optimized model{} takes more memory than the original, and than a run may: {}", at(sizes), message);
+      if (refusal_.empty()) refusal_ = "the optimized model: " + message;
+      return refused(kind);
+    }
     const bool may_be_empty = kind == CaseKind::kUsual || kind == CaseKind::kLong || options_.runtime.open_second;
     if (may_be_empty && !unsupported(status) && !absl::IsAborted(status) && gives_nothing(wanted)) {
       note("at {} an output of the original is empty, and {}: {}", to_string(sizes), kFailsWhereEmpty, message);
       return refused(kind);
     }
-    const std::string where = sizes.empty() ? "" : " at " + to_string(sizes);
     if (unsupported(status)) {
-      fail(VerifyStatus::kUnsupported, fmt::format("the optimized model{} can't be run: {}", where, message));
+      fail(VerifyStatus::kUnsupported, fmt::format("the optimized model{} can't be run: {}", at(sizes), message));
     } else {
       differs(inputs, kind);
-      report_.message = fmt::format("the optimized model{} fails where the original runs: {}", where, message);
+      report_.message = fmt::format("the optimized model{} fails where the original runs: {}", at(sizes), message);
     }
     return Try::kStop;
   }
@@ -326,7 +340,8 @@ class Verifier {
       const GivenCase one = i < options_.given.size() ? options_.given[i] : GivenCase();
       const Try result = attempt(options_.inputs[i], one.sizes, one.kind);
       if (result == Try::kRefused && one.kind == CaseKind::kGiven)
-        fail(VerifyStatus::kNotRun, fmt::format("the original model refuses the given inputs: {}", refusal_));
+        fail(VerifyStatus::kNotRun,
+             only_memory_lacks() ? too_little_memory() : fmt::format("the original model refuses the given inputs: {}", refusal_));
       if (result == Try::kStop || report_.status != VerifyStatus::kEqual) return;
     }
   }
@@ -397,6 +412,10 @@ class Verifier {
       }
     }
     if (found()) return;
+    if (only_memory_lacks()) {
+      fail(VerifyStatus::kNotRun, too_little_memory());
+      return;
+    }
     const char* ranks = drawer.has_unknown_rank() ? ", though ranks were tried for inputs that have none" : "";
     const char* text = "no random inputs found that the original model accepts ({} tries){}; the first was refused: {}";
     fail(VerifyStatus::kNotRun, fmt::format(fmt::runtime(text), report_.refused, ranks, refusal_));
@@ -404,7 +423,7 @@ class Verifier {
 
   // Where the first case took all the time.
   void try_smallest(const InputDrawer& drawer) {
-    patient_ = true;
+    patient_ = tried_small_ = true;
     report_.status = VerifyStatus::kEqual;
     report_.message.clear();
     Sizes ones;
@@ -544,16 +563,17 @@ class Verifier {
   std::string refusal_;
   std::vector<std::string> by_trial_;  // shapes that the first case took for inputs without a rank
   bool as_declared_ = true;
-  bool patient_ = true, timed_out_ = false;  // the first case may take longer; some case took all the time
-  unsigned excluded_ = options_.excluded;    // less what turns out to be the model's own
-  unsigned met_ = kExcludesNothing;          // of the excluded, by usual inputs
-  std::optional<VerifyPlan> taken_;          // the first that gave a case
+  bool patient_ = true, timed_out_ = false;  // no smaller case is left; some case took all the time
+  bool tried_small_ = false;
+  unsigned excluded_ = options_.excluded;  // less what turns out to be the model's own
+  unsigned met_ = kExcludesNothing;        // of the excluded, by usual inputs
+  std::optional<VerifyPlan> taken_;        // the first that gave a case
   struct Avoided {
     Inputs inputs;
     Sizes sizes;
   };
   std::optional<Avoided> first_avoided_;
-  std::size_t misdeclared_ = 0, avoided_ = 0, refused_before_ = 0, most_tries_ = kMaxTries;
+  std::size_t misdeclared_ = 0, avoided_ = 0, refused_before_ = 0, short_of_memory_ = 0, most_tries_ = kMaxTries;
   VerifyReport report_;
 };
 

@@ -55,6 +55,7 @@ struct VerifyOptions {
   unsigned excluded = kExcludesNothing;       // by assumptions that were made, flags of Excluded: not drawn, or no difference where met
   bool knows_assumptions = false;             // `excluded` is all that was assumed: what lies outside of conventions is drawn, too
   double seconds = 60;                        // after so long no new case is begun, and the one that runs is given up
+  bool ends_in_time = false;                  // `seconds` bound the first case and each judge, too: the user gave them
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
   // Runs the models instead of our runtime. It keeps to no bounds of memory, so there are no cases beyond the usual but long ones.
