@@ -60,6 +60,7 @@ CaseComparer::CaseComparer(const VerifyRun& run, VerifyNotes& notes)
     : run_(run), notes_(notes), seconds_of_noise_(run.options.seconds * (run.options.ends_in_time ? kShareOfNoise : 1)) {
   const std::vector<std::string> names = random_outputs(run.original);
   random_ = {names.begin(), names.end()};
+  for (const ValueInfo& output : run.optimized.graph.outputs) places_.emplace(output.name, places_.size());
   half_paths_ = half_paths(run.original);
   floats_given_ = InputDrawer(run.original).has_floats();
   if (has_quantizers(run.original)) moves_ = run.options.moves;
@@ -81,9 +82,7 @@ RunLimits CaseComparer::limits_of_noise(CaseKind kind) const {
 }
 
 const Value& CaseComparer::of_same_name(const std::vector<Value>& values, const std::string& name) const {
-  const auto same = [&](const ValueInfo& o) { return o.name == name; };
-  const auto& outputs = run_.optimized.graph.outputs;
-  return values[static_cast<std::size_t>(std::find_if(outputs.begin(), outputs.end(), same) - outputs.begin())];
+  return values[places_.at(name)];
 }
 
 // What the original differs from itself by where it is run as the second model is.

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tools/verify/half_paths.h"
@@ -86,7 +87,8 @@ class CaseComparer {
   const VerifyRun& run_;
   VerifyNotes& notes_;
   std::set<std::string> random_;
-  std::map<std::string, HalfPath> half_paths_;  // of outputs; empty: none is computed in 16 bits
+  std::unordered_map<std::string, std::size_t> places_;  // of the second model's outputs, by name
+  std::map<std::string, HalfPath> half_paths_;           // of outputs; empty: none is computed in 16 bits
   StepMoves moves_ = StepMoves::kNone;
   std::map<std::string, double> steps_;  // of outputs that hold quantized values
   bool floats_given_ = false;            // some input is of floats

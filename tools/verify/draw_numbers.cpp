@@ -6,6 +6,8 @@
 #include <limits>
 #include <numbers>
 
+#include "egraph/stop.h"
+
 namespace saturate {
 namespace {
 
@@ -192,6 +194,7 @@ bool fill_floats(Tensor& tensor, const NumbersOf& of, Random& random) {
   const QuietFloats quiet(style, tensor);
   const std::int64_t alike = far_row(tensor);
   const auto one = [&](std::int64_t i) {
+    if (i % 0x10000 == 0) heed_stop();
     if (mask) return draw_int(style, i, i % row == 0, random) != 0 ? 1.0 : 0.0;
     if (style.reach == Reach::kQuantized && quantizer) return at_quantizer(*quantizer, style.held, random);
     const double usual = style.scale * (style.positive ? random.uniform() : random.normal());

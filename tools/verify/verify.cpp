@@ -373,16 +373,32 @@ class Verifier {
     return Try::kRefused;
   }
 
+  // kDeadlineExceeded where the time of the case is over before all is drawn.
+  absl::StatusOr<Inputs> drawn(const InputDrawer& drawer, const Sizes& sizes, const DrawStyle& style, std::uint64_t own_seed) const {
+    const StopSign sign{options_.cancel, limits(CaseKind::kUsual).deadline};
+    const StopScope scope(&sign);
+    try {
+      return drawer.draw(sizes, style, own_seed);
+    } catch (const Stopped&) {
+      return sign.status();
+    }
+  }
+
   Try one_draw(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style) {
     const std::uint64_t own_seed = seed();
-    absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, own_seed);
+    absl::StatusOr<Inputs> inputs = drawn(drawer, sizes, style, own_seed);
     if (inputs.ok()) {
       const std::size_t avoided = avoided_;
       const Try result = attempt(*inputs, sizes, CaseKind::kUsual);
       if (avoided_ == avoided) return result;
       style.hiding = true;
-      inputs = drawer.draw(sizes, style, own_seed);
+      inputs = drawn(drawer, sizes, style, own_seed);
       if (inputs.ok()) return attempt(*inputs, sizes, CaseKind::kUsual);
+    }
+    if (cancelled()) return Try::kStop;
+    if (absl::IsDeadlineExceeded(inputs.status())) {
+      out_of_time();
+      return Try::kStop;
     }
     if (refusal_.empty()) refusal_ = std::string(inputs.status().message());
     if (!unsupported(inputs.status())) return refused(CaseKind::kUsual);
@@ -548,7 +564,7 @@ class Verifier {
       if (known == lengths_.end()) return Try::kRefused;
       style.length = known->second;
     }
-    const absl::StatusOr<Inputs> inputs = drawer.draw(one.sizes, style, seed());
+    const absl::StatusOr<Inputs> inputs = drawn(drawer, one.sizes, style, seed());
     return inputs.ok() ? attempt(*inputs, one.sizes, one.kind) : Try::kRefused;
   }
 

@@ -36,7 +36,7 @@ void VerifyNotes::allow(const OutputComparison& output, CaseKind kind, std::stri
   if (it == allowed_.end()) it = allowed_.insert(it, {std::string(why), Of{}});
   Of& of = it->second;
   if (of.outputs.empty() || (output.step > 0 ? output.steps > of.most.steps : output.max_abs > of.most.max_abs)) of.most = output;
-  add_once(of.outputs, output.name);
+  of.name(output.name);
   if (kind != CaseKind::kUsual && kind != CaseKind::kGiven) add_once(of.kinds, std::string(to_string(kind)));
 }
 
@@ -44,7 +44,7 @@ void VerifyNotes::tell(const std::string& output, std::string_view what) {
   const auto same = [&](const auto& known) { return known.first == what; };
   auto it = std::find_if(told_.begin(), told_.end(), same);
   if (it == told_.end()) it = told_.insert(it, {std::string(what), Of{}});
-  add_once(it->second.outputs, output);
+  it->second.name(output);
 }
 
 std::string VerifyNotes::allowed_line(const Of& of, const std::string& why) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "tools/verify/compare.h"
@@ -22,9 +23,13 @@ class VerifyNotes {
 
  private:
   struct Of {
+    void name(const std::string& output) {
+      if (known.insert(output).second) outputs.push_back(output);
+    }
     std::vector<std::string> outputs;  // each once
-    std::vector<std::string> kinds;    // of cases, each once
-    OutputComparison most;             // the largest difference
+    std::unordered_set<std::string> known;
+    std::vector<std::string> kinds;  // of cases, each once
+    OutputComparison most;           // the largest difference
   };
   static std::string allowed_line(const Of& of, const std::string& why);
   std::vector<std::string> texts_;
