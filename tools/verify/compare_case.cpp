@@ -31,6 +31,35 @@ bool all_ok(const VerifyCase& c) {
   return std::all_of(c.outputs.begin(), c.outputs.end(), [](const OutputComparison& o) { return o.ok; });
 }
 
+bool has_an_empty_one(const Inputs& inputs) {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const auto& input) { return input.second.is_tensor() && input.second.tensor().size() == 0; });
+}
+
+bool gives_no_number(const VerifyCase& c) {
+  bool any = false;
+  for (const OutputComparison& o : c.outputs) {
+    if (o.random || o.elements == 0) continue;
+    if (!o.of_floats || o.finite > 0) return false;
+    any = true;
+  }
+  return any;
+}
+
+bool has_declared_sizes(const Model& model, const std::vector<Value>& outputs, const Sizes& sizes) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const ValueType& type = model.graph.outputs[i].type;
+    if (!outputs[i].is_tensor() || !type.shape || type.kind != ValueType::Kind::kTensor) continue;
+    const Shape& dims = outputs[i].tensor().dims();
+    for (std::size_t d = 0; d < std::min(dims.size(), type.shape->size()); ++d) {
+      const auto* name = std::get_if<std::string>(&(*type.shape)[d]);
+      const auto size = name ? evaluate_dim(*name, sizes) : std::nullopt;
+      if (size && *size != dims[d]) return false;
+    }
+  }
+  return true;
+}
+
 VerifyRun::VerifyRun(const Model& the_original, const Model& the_optimized, const VerifyOptions& the_options)
     : original(the_original), optimized(the_optimized), options(the_options), started(steady_seconds()) {
   open = options.runtime ? options.runtime.open : open_here(session_options());

@@ -17,6 +17,12 @@ namespace saturate {
 
 bool is_beyond(CaseKind kind);  // neither usual nor given
 bool all_ok(const VerifyCase& c);
+// Whether all that are compared are floats of which none is finite.
+bool gives_no_number(const VerifyCase& c);
+// What is made of nothing is what it is: a logarithm of no sum, the largest of no number.
+bool has_an_empty_one(const Inputs& inputs);
+// Whether outputs have the sizes that their declared dims say. Where not, the inputs only happened to run, by broadcasting.
+bool has_declared_sizes(const Model& model, const std::vector<Value>& outputs, const Sizes& sizes);
 
 // The first case may take so many times the time of all, where the user gave none: no case at all says nothing.
 inline constexpr double kTimesForFirstCase = 5;

@@ -107,23 +107,6 @@ class Verifier {
     }
   }
 
-  // What is made of nothing is what it is: a logarithm of no sum, the largest of no number.
-  static bool has_an_empty_one(const Inputs& inputs) {
-    return std::any_of(inputs.begin(), inputs.end(),
-                       [](const auto& input) { return input.second.is_tensor() && input.second.tensor().size() == 0; });
-  }
-
-  // Whether all that is compared are floats of which none is finite.
-  static bool gives_no_number(const VerifyCase& c) {
-    bool any = false;
-    for (const OutputComparison& o : c.outputs) {
-      if (o.random || o.elements == 0) continue;
-      if (!o.of_floats || o.finite > 0) return false;
-      any = true;
-    }
-    return any;
-  }
-
   bool open(const OpenModel& open, const Model& model, const char* which, RunOnce& run) {
     absl::StatusOr<RunOnce> made = open(model);
     if (made.ok()) {
@@ -165,7 +148,7 @@ class Verifier {
     if (cancelled()) return Try::kStop;
     if (!first.ok()) return original_failed(first.status(), kind);
     const std::vector<Value>& wanted = first->outputs;
-    if (as_declared_ && !has_declared_sizes(wanted, sizes)) {
+    if (as_declared_ && !has_declared_sizes(original_, wanted, sizes)) {
       misdeclared_ += !is_beyond(kind);
       return refused(kind);
     }
@@ -318,21 +301,6 @@ class Verifier {
   // Inputs are never empty when they are drawn: sizes of 0 come from convolutions and the like that find no room.
   static bool gives_nothing(const std::vector<Value>& outputs) {
     return std::any_of(outputs.begin(), outputs.end(), [](const Value& v) { return v.is_tensor() && v.tensor().size() == 0; });
-  }
-
-  // Whether outputs have the sizes that their declared dims say. Where not, the inputs only happened to run, by broadcasting.
-  bool has_declared_sizes(const std::vector<Value>& outputs, const Sizes& sizes) const {
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const ValueType& type = original_.graph.outputs[i].type;
-      if (!outputs[i].is_tensor() || !type.shape || type.kind != ValueType::Kind::kTensor) continue;
-      const Shape& dims = outputs[i].tensor().dims();
-      for (std::size_t d = 0; d < std::min(dims.size(), type.shape->size()); ++d) {
-        const auto* name = std::get_if<std::string>(&(*type.shape)[d]);
-        const auto size = name ? evaluate_dim(*name, sizes) : std::nullopt;
-        if (size && *size != dims[d]) return false;
-      }
-    }
-    return true;
   }
 
   void given() {
