@@ -54,6 +54,7 @@ def parse():
     parser.add_argument("--case", type=int, metavar="SEED", help="this one case, as a finding names it")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (one for each processor)")
     parser.add_argument("--command", default=f"{sys.executable} -m onnx_saturate", help="the command under test, for files and spellings")
+    parser.add_argument("--many", metavar="PROGRAM", help="files: many_commands of a sanitized build, which is given the files instead of the command")
     parser.add_argument("--save", type=pathlib.Path, help="folder for the models and inputs in which something is wrong")
     parser.add_argument("--json", type=pathlib.Path, help="counts and findings, for --merge")
     parser.add_argument("--merge", type=pathlib.Path, nargs="+", metavar="FILE", help="add up what several runs wrote by --json")
@@ -140,7 +141,7 @@ def told(name, seed, found, save):
 
 
 def settings_of(name, args, folder):
-    settings = {"part": name, "scratch": str(folder), "command": args.command, "ops": args.ops, "show": args.show, "kinds": args.kinds, "singles": args.singles}
+    settings = {"part": name, "scratch": str(folder), "command": args.command, "many": args.many, "ops": args.ops, "show": args.show, "kinds": args.kinds, "singles": args.singles}
     if name in OPTIMIZED:
         settings |= {"patterns": str(args.patterns or folder), "effects": firing.effects(shlex.split(args.command)), "rare": firing.rare(json.loads(args.rare.read_text())["rules"]) if args.rare else []}
     return settings

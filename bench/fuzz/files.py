@@ -1,19 +1,24 @@
 """Part `files`: changes model files at random (bytes, nodes, attributes, types, shapes, weights) and gives them to the command.
 
-Files are random graphs (graphs.py, bodies.py), quantized ones (quantized.py), functions of their nodes, and decoders (tests/python/decoders.py).
-They are optimized, run, inspected, explained and changed in turns, decoders also generated from and given a cache. Wrong is: a signal, a sanitizer's report, an exit
+Files are random graphs (graphs.py, bodies.py), quantized ones (quantized.py), functions of their nodes, and decoders (tests/python/decoders.py);
+one in ten is ONNX text. They are given to all verbs that take a model, decoders also generated from and given a cache. Wrong is: a signal, a sanitizer's report, an exit
 status that the command doesn't document, an error that isn't one line `saturate: error: ...`, a file that was written in spite of it, or more
 than a minute.
 """
+import functools
+import os
 import pathlib
 import re
+import resource
 import shlex
 import subprocess
 import sys
 import tempfile
+import types
 
 import numpy as np
 import onnx
+import onnx.printer
 from google.protobuf.message import DecodeError
 
 from . import bodies, graphs, quantized
@@ -23,22 +28,36 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "pyt
 from decoders import Shape, decoder  # noqa: E402
 
 PROGRESS = re.compile(r"saturate: [\w ]+(: [^,]*)?, [\d.]+ s(,|$)")  # that long work prints where nobody looks: "saturate: verify, 10 s, at most 3 s left"
-WRITES = (0, 4)
-# The words behind a verb, and the exit statuses that it documents for a model that is what it may be.
-VERBS = {
-    "optimize": (["in.onnx", "-o", "out.onnx", "--time-limit", "10"], (0, 1, 3, 4, 5)),
-    "run": (["in.onnx", "-o", "out.npz", "--random", "--time-limit", "10", "--max-memory", "2000"], (0, 1, 5)),
-    "inspect": (["in.onnx"], (0, 1)),
-    "explain": (["in.onnx", "--op", "Attention"], (0, 1, 4)),
-    "diff": (["in.onnx", "in.onnx"], (0, 1, 3, 5)),
-    "transform": (["in.onnx", "-o", "out.onnx", "--pass", "precision:float16", "--time-limit", "10"], (0, 1, 2, 3, 5)),
-    "generate": (["in.onnx", "--prompt-ids", "1,2,3", "--max-new-tokens", "4", "--time-limit", "10"], (0, 1, 2, 5)),
-    "slm": (["in.onnx", "-o", "out.onnx", "--time-limit", "10"], (0, 1, 2, 3, 5)),
-    "kv_cache": (["in.onnx", "-o", "out.onnx", "--pass", "kv_cache", "--time-limit", "10"], (0, 1, 2, 3, 5)),
-}
-OF_GRAPHS = ("optimize", "optimize", "optimize", "run", "inspect", "explain", "transform", "diff")
-OF_DECODERS = ("generate", "slm", "kv_cache", "optimize", "generate", "slm")
 SECONDS = 50  # below a worker's
+BYTES = 8 << 30
+SANITIZERS = {"ASAN_OPTIONS": "allocator_may_return_null=1:max_allocation_size_mb=3000:detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+WARM = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "bart_encoder.onnx"
+# What a sanitizer's process ends with where another is given less memory, or told that there is none.
+OF_MEMORY = ("AddressSanitizer: out-of-memory", "AddressSanitizer: allocation-size-too-big", "AddressSanitizer failed to allocate", "AddressSanitizer: out of memory")
+WRITES = (0, 4)
+BOUNDS = "--time-limit 10"
+# The words of a verb, of which each run draws one row, and the exit statuses that it documents for a model that is what it may be.
+VERBS = {
+    "optimize": ((
+        f"optimize IN -o out.onnx {BOUNDS}", f"optimize IN -o out.onnx {BOUNDS} --target npu-4d --no-verify", f"optimize IN -o out.onnx {BOUNDS} --target onnx --opset 13 --annotate",
+        f"optimize IN -o out.onnx {BOUNDS} --external-data --keep-functions", f"optimize IN -o out.onnxtxt {BOUNDS} --rules none",
+    ), (0, 1, 3, 4, 5)),
+    "run": ((f"run IN -o out.npz --random {BOUNDS} --max-memory 2000", f"run IN -o out.npz --random {BOUNDS} --max-memory 2000 --profile --check-finite"), (0, 1, 5)),
+    "bench": ((f"bench IN --iterations 1 --warmup 0 {BOUNDS} --max-memory 2000",), (0, 1, 5)),
+    "inspect": (("inspect IN", "inspect IN --json"), (0, 1)),
+    "explain": (("explain IN --op Attention", "explain IN"), (0, 1, 4)),
+    "diff": ((f"diff IN IN {BOUNDS}",), (0, 1, 3, 5)),
+    "verify": ((f"verify IN IN {BOUNDS}",), (0, 1, 3, 5)),
+    "targets": (("targets check IN --target qnn-htp", "targets check IN --target coreml --no-forms"), (0, 1)),
+    "transform": (tuple(f"transform IN -o out.onnx {BOUNDS} --pass {p}" for p in ("precision:float16", "expose_all", "open_batch", "io_rank:4", "int32_inputs", "freeze")), (0, 1, 2, 3, 5)),
+    "generate": ((f"generate IN --prompt-ids 1,2,3 --max-new-tokens 4 {BOUNDS}", f"generate IN --prompt-ids 1,2,3,4 --max-new-tokens 2 {BOUNDS} --top-k 3"), (0, 1, 2, 5)),
+    "slm": ((f"slm IN -o out.onnx {BOUNDS}", f"slm IN -o out.onnx {BOUNDS} --max-context 16 --dtype fp16", f"slm IN -o out.onnx {BOUNDS} --cache buffer --max-context 16"), (0, 1, 2, 3, 5)),
+    "kv_cache": ((f"transform IN -o out.onnx --pass kv_cache {BOUNDS}",), (0, 1, 2, 3, 5)),
+}
+SILENT = {("targets", 1)}  # a node that the target lacks is no error
+OF_GRAPHS = ("optimize", "optimize", "optimize", "run", "bench", "inspect", "explain", "transform", "transform", "diff", "verify", "targets")
+OF_DECODERS = ("generate", "slm", "kv_cache", "optimize", "generate", "slm")
+CHANGES_OF_ONE = 16  # as long as cases follow one another they change the same file
 SIZES = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 2**16, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1)
 
 
@@ -66,9 +85,48 @@ class Mutator:
         return bytes(data)
 
     def graph_of(self, model):
-        """The main graph, or a body."""
-        graphs = [model.graph] + [a.g for n in model.graph.node for a in n.attribute if a.HasField("g")]
-        return self.pick(graphs)
+        """The main graph, a body, or what a function has of a graph."""
+        found = [model.graph]
+        for graph in found:
+            found += [a.g for n in graph.node for a in n.attribute if a.HasField("g")]
+        return self.pick(found + [types.SimpleNamespace(node=f.node, input=[], output=[], initializer=[], value_info=f.value_info) for f in model.functions])
+
+    def graft(self, model):
+        """A message or a field of it in place of another of its kind, wherever they are; taken out, doubled, or a number of odd size."""
+        found = {}
+
+        def walk(message):
+            found.setdefault(message.DESCRIPTOR.name, []).append(message)
+            for field, value in message.ListFields():
+                if field.message_type:
+                    for inner in value if field.is_repeated else [value]:
+                        walk(inner)
+
+        walk(model)
+        del found["ModelProto"]
+        for _ in range(int(self.rng.integers(1, 3))):
+            message = self.pick(self.pick(list(found.values())))
+            other = self.pick(found[message.DESCRIPTOR.name])
+            if self.rng.random() < 0.3:
+                message.CopyFrom(type(other).FromString(other.SerializeToString()))
+            elif message.ListFields():
+                self.field(message, self.pick(message.ListFields())[0], other)
+        return model.SerializeToString()
+
+    def field(self, message, field, other):
+        values, kind = getattr(message, field.name), self.rng.integers(3)
+        if kind == 0:
+            message.ClearField(field.name)
+        elif field.is_repeated and kind == 1:
+            values.extend(list(getattr(other, field.name)))
+        elif field.is_repeated:
+            del values[int(self.rng.integers(len(values)))]
+        elif field.message_type:
+            values.CopyFrom(type(values).FromString(getattr(other, field.name).SerializeToString()))
+        elif kind == 1 or not field.cpp_type == field.CPPTYPE_INT64:
+            setattr(message, field.name, getattr(other, field.name))
+        else:
+            setattr(message, field.name, self.pick(SIZES))
 
     def functions(self, model):
         """Names, inputs and nodes of a function."""
@@ -89,7 +147,9 @@ class Mutator:
         return model.SerializeToString()
 
     def nodes(self, model):
-        if model.functions and self.rng.random() < 0.7:
+        if self.rng.random() < 0.3:
+            return self.graft(model)
+        if model.functions and self.rng.random() < 0.4:
             return self.functions(model)
         graph = self.graph_of(model)
         for _ in range(int(self.rng.integers(1, 4))):
@@ -217,19 +277,74 @@ def language_model(seed):
 KINDS = (random_graph, quantized_graph, with_function, language_model)
 
 
-def run(command, verb, folder):
-    """(exit status, error text, whether a result was written)"""
-    source = folder / "in.onnx"
-    name = "transform" if verb == "kv_cache" else verb
+@functools.lru_cache(maxsize=1)
+def original(number):
+    return KINDS[number % len(KINDS)](number)
+
+
+def changed(mutator, model):
+    """(name of the file, its bytes)"""
+    kind = mutator.rng.random()
+    if kind < 0.1:
+        return "in.onnxtxt", mutator.bytes(onnx.printer.to_text(model).encode())
+    if kind < 0.35:
+        return "in.onnx", mutator.bytes(model.SerializeToString())
+    return "in.onnx", mutator.nodes(onnx.ModelProto.FromString(model.SerializeToString()))
+
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+
+
+def each(command, words, folder):
+    """(exit status, standard error) of a process of its own."""
     try:
-        done = subprocess.run([*shlex.split(command), name, *VERBS[verb][0]], capture_output=True, timeout=SECONDS, cwd=folder)
+        done = subprocess.run([*shlex.split(command), *words], capture_output=True, timeout=SECONDS, cwd=folder, preexec_fn=limited)
     except subprocess.TimeoutExpired:
-        return "hang", "", False
-    written = sorted(p.name for p in folder.iterdir() if p != source)
-    for path in folder.iterdir():
-        if path != source:
-            path.unlink()
-    return done.returncode, done.stderr.decode(errors="replace"), written
+        return "hang", ""
+    return done.returncode, done.stderr.decode(errors="replace")
+
+
+class Many:
+    """One process of many_commands, which is started again where it ended."""
+
+    def __init__(self, program):
+        self.program, self.process = program, None
+
+    def run(self, words, folder):
+        if self.process is None:
+            environment = SANITIZERS | dict(os.environ)
+            self.process = subprocess.Popen([self.program, str(WARM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment)
+        self.process.stdin.write("\t".join([str(folder), *words]) + "\n")
+        answer = self.process.stdout.readline().strip()
+        if not answer:
+            self.process = None
+            raise RuntimeError(f"{self.program} ended")
+        errors = folder.with_name(folder.name + ".errors")
+        text = errors.read_text(errors="replace")
+        errors.unlink()
+        return int(answer) if answer.lstrip("-").isdigit() else answer, text
+
+
+_many = {}
+
+
+def command(settings, words, folder):
+    """(exit status, standard error). What a sanitizer lacked time or memory for is asked of the command itself."""
+    if not settings.get("many"):
+        return each(settings["command"], words, folder)
+    if settings["many"] not in _many:
+        _many[settings["many"]] = Many(settings["many"])
+    status, text = _many[settings["many"]].run(words, folder)
+    lacked = status in ("hang", "memory") or any(word in text for word in OF_MEMORY)
+    return each(settings["command"], words, folder) if lacked else (status, text)
+
+
+def run(settings, words, source):
+    """(exit status, error text, names of files that were written)"""
+    status, text = command(settings, [source.name if word == "IN" else word for word in words.split()], source.parent)
+    written = sorted(p.name for p in source.parent.iterdir() if p != source)
+    return status, text, written
 
 
 def verdict(verb, status, text, written):
@@ -243,24 +358,26 @@ def verdict(verb, status, text, written):
     if written and status not in WRITES:
         return f"exit status {status}, but {', '.join(written)} was written"
     errors = [line for line in text.splitlines() if not line.startswith("saturate: warning: ") and not PROGRESS.match(line)]
-    if status not in WRITES and (len(errors) != 1 or not errors[0].startswith("saturate: error: ")):
+    if status not in WRITES and (verb, status) not in SILENT and (len(errors) != 1 or not errors[0].startswith(("saturate: error: ", '{"error":'))):
         return f"exit status {status} with other than one line of error"
     return None
 
 
 def work(seed, settings):
     mutator = Mutator(seed)
-    kind = KINDS[seed % len(KINDS)]
-    data = kind(seed).SerializeToString()
+    number = seed // CHANGES_OF_ONE
+    kind = KINDS[number % len(KINDS)]
     try:
-        changed = mutator.bytes(data) if mutator.rng.random() < 0.3 else mutator.nodes(onnx.ModelProto.FromString(data))
+        name, data = changed(mutator, original(number))
     except (DecodeError, ValueError, TypeError):
         return []
     verb = mutator.pick(OF_DECODERS if kind is language_model else OF_GRAPHS)
+    words = mutator.pick(VERBS[verb][0])
     with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        (folder / "in.onnx").write_bytes(changed)
-        status, text, written = run(settings["command"], verb, folder)
+        source = pathlib.Path(folder) / "run" / name
+        source.parent.mkdir()
+        source.write_bytes(data)
+        status, text, written = run(settings, words, source)
     if why := verdict(verb, status, text, written):
-        return [outcome("wrong", f"{verb}: {why}: {' '.join(text.split())[:300]}", model=changed)]
-    return [outcome(f"{verb} {status}")]
+        return [outcome("wrong", f"{words}: {why}: {' '.join(text.split())[:300]}", model=data)]
+    return [outcome(f"{verb} {status}", counted={kind.__name__: True})]

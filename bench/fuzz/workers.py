@@ -28,7 +28,8 @@ def about_to_run(settings, what, model, feed):
 def serve(connection, module, settings):
     """In the process: a job comes in, the outcomes of its cases go out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    if not settings.get("many"):  # sanitizers take address space at will
+        resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     warnings.simplefilter("ignore")
     part = importlib.import_module(f"fuzz.{module}")
     connection.send(None)  # what is imported is there; the clock of the first case starts

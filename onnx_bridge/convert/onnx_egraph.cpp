@@ -27,6 +27,7 @@ constexpr std::size_t kMostSpread = 1 << 20;  // classes from which what was lea
 class KeyText {
  public:
   [[gnu::always_inline]] void append(const void* data, std::size_t size) {
+    if (size == 0) return;  // nothing lies at null
     if (size > kShort - size_) return append_long(data, size);
     std::memcpy(short_ + size_, data, size);
     size_ += size;

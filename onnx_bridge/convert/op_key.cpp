@@ -96,7 +96,7 @@ const OpSchema::TypeConstraint* constraint_of(const OpSchema& schema, std::strin
 bool allows(const OpSchema& schema, std::string_view type, DType dtype) {
   const OpSchema::TypeConstraint* c = constraint_of(schema, type);
   if (c == nullptr) return dtype_of_tensor(type) == dtype || !type.starts_with("tensor(");
-  return c->types.empty() || (c->tensors >> static_cast<int>(dtype) & 1) != 0;
+  return c->types.empty() || c->allows(dtype);
 }
 
 }  // namespace

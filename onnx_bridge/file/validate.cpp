@@ -37,6 +37,34 @@ void sort(std::vector<Node>& nodes, const Places& places) {
   places.fail(fmt::format("the graph has a cycle: {} <- {}", text, node_text(nodes, cycle.front())));
 }
 
+void check_name(std::string_view name, const char* of, const Places& places) {
+  if (name.size() <= kMaxName) return;
+  places.fail(fmt::format("the name of {} has {} bytes, at most {} can be: '{}...'", of, name.size(), kMaxName, name.substr(0, 40)));
+}
+
+void check_names(const std::vector<ValueInfo>& values, const Places& places) {
+  for (const ValueInfo& v : values) {
+    check_name(v.name, "a value", places);
+    for (const DimSpec& d : v.type.shape.value_or(std::vector<DimSpec>()))
+      if (const auto* symbol = std::get_if<std::string>(&d)) check_name(*symbol, "a dim", places);
+  }
+}
+
+void check_names(const std::vector<Node>& nodes, const Places& places) {
+  for (const Node& n : nodes) {
+    check_name(n.name, "a node", places);
+    for (const std::string* name : {&n.domain, &n.op_type, &n.overload}) check_name(*name, "an operator", places);
+    for (const auto* names : {&n.inputs, &n.outputs})
+      for (const std::string& name : *names) check_name(name, "a value", places);
+    for (const Attribute& a : n.attributes)
+      for (const std::string* name : {&a.name, &a.ref}) check_name(*name, "an attribute", places);
+  }
+}
+
+void check_names(const std::map<std::string, std::int64_t>& opsets, const Places& places) {
+  for (const auto& [domain, version] : opsets) check_name(domain, "a domain", places);
+}
+
 bool is_constant(const Node& node) { return node.op_type == "Constant" && node.domain.empty() && node.outputs.size() == 1; }
 
 void check_outputs_once(const std::vector<Node>& nodes, Names& defined, const Places& places) {
@@ -201,6 +229,10 @@ const Node* first_default_domain_node(const std::vector<Node>& nodes) {
 }  // namespace
 
 void check_and_sort(Graph& graph, const Places& places) {
+  check_name(graph.name, "a graph", places);
+  for (const auto* values : {&graph.inputs, &graph.outputs, &graph.value_info}) check_names(*values, places);
+  for (const Initializer& i : graph.initializers) check_name(i.name, "an initializer", places);
+  check_names(graph.nodes, places);
   Names defined, initialized;
   for (const ValueInfo& v : graph.inputs) {
     if (v.name.empty()) places.fail("a graph input has no name");
@@ -219,6 +251,11 @@ void check_and_sort(Graph& graph, const Places& places) {
 }
 
 void check_and_sort(Function& function, const Places& places) {
+  for (const std::string* name : {&function.domain, &function.name, &function.overload}) check_name(*name, "a function", places);
+  for (const auto* names : {&function.inputs, &function.outputs})
+    for (const std::string& name : *names) check_name(name, "a value", places);
+  check_names(function.opset_imports, places);
+  check_names(function.nodes, places);
   Names defined;
   for (const std::string& name : function.inputs)
     if (!defined.insert(name).second) places.fail(fmt::format("input '{}' is defined twice", name));
@@ -229,6 +266,7 @@ void check_and_sort(Function& function, const Places& places) {
 void check_model(const Model& model, Places& places) {
   if (model.ir_version < 0 || model.ir_version > kMaxVersion)
     places.fail(fmt::format("ir_version is {}, versions are 1 to {}", model.ir_version, kMaxVersion));
+  check_names(model.opset_imports, places);
   UndefinedFinder finder(places);
   finder.visit(model.graph);
   for (const Function& f : model.functions) finder.visit(f);

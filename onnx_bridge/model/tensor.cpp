@@ -399,6 +399,14 @@ Tensor aligned(const Tensor& t) {
   return copy;
 }
 
+Tensor with_plain_bools(Tensor t) {
+  const std::span<const std::byte> bytes = t.bytes();
+  if (t.dtype() != DType::kBool || std::ranges::all_of(bytes, [](std::byte b) { return b <= std::byte{1}; })) return t;
+  Tensor plain(DType::kBool, t.dims());
+  std::ranges::transform(bytes, plain.mutable_data(), [](std::byte b) { return std::min(b, std::byte{1}); });
+  return plain;
+}
+
 bool identical(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.dims() != b.dims() || a.bytes().size() != b.bytes().size()) return false;
   const auto x = a.string_data(), y = b.string_data();

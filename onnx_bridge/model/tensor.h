@@ -149,6 +149,9 @@ void release_pages(const Tensor& t);
 bool is_aligned(const Tensor& t);
 // The tensor itself, or a copy that is aligned.
 Tensor aligned(const Tensor& t);
+// The tensor itself; of bools a copy, where some byte is neither 0 nor 1. C++ may read no other, but a file or a caller may hold any: they
+// are 1.
+Tensor with_plain_bools(Tensor t);
 // Same dtype, dims and bits of all elements.
 bool identical(const Tensor& a, const Tensor& b);
 // Element i as double / int64 (any numeric dtype, sub-byte and float8 too); nullopt for strings and complex.

@@ -92,7 +92,7 @@ bool dtype_allowed(const OpSchema& schema, std::string_view type, DType dtype) {
   if (dtype == DType::kUndefined) return true;
   if (type.starts_with("tensor(")) return dtype_of_tensor(type) == dtype;
   for (const auto& c : schema.constraints)
-    if (c.name == type) return c.types.empty() || (c.tensors >> static_cast<int>(dtype) & 1) != 0;
+    if (c.name == type) return c.types.empty() || c.allows(dtype);
   return true;
 }
 

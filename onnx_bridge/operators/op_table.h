@@ -35,7 +35,9 @@ struct OpSchema {
     std::string_view name;
     std::vector<std::string_view> types;
     std::uint64_t tensors = 0;  // a bit for each dtype of whose tensors it allows
-  };                            // "T" -> {"tensor(float)", ...}
+    // A file may name any number as a dtype.
+    bool allows(DType dtype) const { return static_cast<unsigned>(dtype) < 64 && (tensors >> static_cast<unsigned>(dtype) & 1) != 0; }
+  };  // "T" -> {"tensor(float)", ...}
   std::vector<TypeConstraint> constraints;
   const OpAttribute* attribute(std::string_view attribute_name) const;
 };

@@ -168,8 +168,8 @@ std::optional<InputCuts> input_cuts(const Site& s, Cut cut) {
   if (s.is("Reshape")) return of_reshape(s, *result, cut);
   if (s.is("Expand")) return of_expand(s, *result, cut);
   if (s.is("Transpose")) {
-    const auto perm = s.v.perm(s.op);
-    return cut.axis < perm.size() ? std::optional(first_at(s, static_cast<std::size_t>(perm[cut.axis]))) : std::nullopt;
+    const auto perm = s.dims(0) ? s.v.perm(s.op, s.dims(0)->size()) : std::nullopt;
+    return perm && cut.axis < perm->size() ? std::optional(first_at(s, static_cast<std::size_t>((*perm)[cut.axis]))) : std::nullopt;
   }
   return std::nullopt;
 }
@@ -255,7 +255,8 @@ Id part(const Site& s, std::span<const Id> inputs, Cut cut) {
   if (s.is("Reshape")) return in_shape(s.v, inputs[0], to);
   const Dims from = *s.v.shape(inputs[0]);
   std::vector<std::int64_t> moved;
-  for (const std::int64_t axis : s.v.perm(s.op))
+  const auto perm = s.v.perm(s.op, from.size());
+  for (const std::int64_t axis : perm.value_or(std::vector<std::int64_t>()))
     if (!s.v.is_one(from[static_cast<std::size_t>(axis)])) moved.push_back(axis);
   return std::is_sorted(moved.begin(), moved.end()) ? in_shape(s.v, inputs[0], to) : s.v.g.add(s.key(), inputs);
 }

@@ -214,9 +214,9 @@ std::optional<Id> joined_operator(const Views& v, std::span<const Operator> part
     return v.transpose(v.reshape(side_by_side, Dims{whole[0], whole[2], whole[1], whole[3]}, 3), {0, 2, 1, 3});
   }
   if (key.domain.empty() && key.op_type == "Transpose") {
-    const auto perm = v.perm(parts[0].op);
-    if (axis >= perm.size()) return std::nullopt;
-    return v.g.add(key, std::array{together(v, at(0), static_cast<std::size_t>(perm[axis]))});
+    const auto perm = v.perm(parts[0].op, result.size());
+    if (!perm || axis >= perm->size()) return std::nullopt;
+    return v.g.add(key, std::array{together(v, at(0), static_cast<std::size_t>((*perm)[axis]))});
   }
   const bool rope = key.domain == "saturate" && key.op_type == "rope";
   if (!rope && !has(Trait::kElementwise, key)) return std::nullopt;

@@ -26,6 +26,10 @@ struct GuardWatch {
   bool holds(std::string_view name, bool truth);
 };
 
+// What a Transpose of this rank makes of the axes; nullopt where its `perm` is no permutation of them, as in a wrong model whose types are
+// declared.
+std::optional<std::vector<std::int64_t>> permutation_of(const OpKey& key, std::size_t rank);
+
 // Builds nodes and asks facts; shared by the appliers of a rule set.
 struct Views {
   OnnxEGraph& g;
@@ -62,7 +66,7 @@ struct Views {
   Id concat(std::span<const Id> parts, std::int64_t axis) const;
   // Of each of these axes, counted from the front, the part from `first` to `last`.
   Id slice(Id x, std::span<const Dim> first, std::span<const Dim> last, std::vector<std::int64_t> axes) const;
-  std::vector<std::int64_t> perm(OpId op) const;
+  std::optional<std::vector<std::int64_t>> perm(OpId op, std::size_t rank) const;
   // An int attribute of the operator, or what it is where absent.
   std::int64_t int_attribute(OpId op, std::string_view name, std::int64_t absent) const;
   // The operator's `axis` of a tensor, counted from the front; nullopt where its rank is unknown. An operator keeps a negative axis that

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "onnx_bridge/convert/op_key.h"
+#include "rules/native/kit.h"
 #include "rules/native/regroup.h"
 #include "rules/native/views.h"
 
@@ -95,13 +96,12 @@ std::optional<Id> transposed_by_moves(const Operation& op, Id x, const Dims& siz
 
 void transpose(const Operation& op, Unions& unions) {
   const Dims* from = op.shape(0);
-  const Attribute* a = find_attribute(op.key.attributes, "perm");
-  if (!from || !a || from->size() != a->ints().size()) return;
+  const auto perm = from ? permutation_of(op.key, from->size()) : std::nullopt;
+  if (!perm) return;
   const Dims dims = *from;
-  if (std::ssize(dims) < op.ranks.low)
-    return unite(op, transposed(op, op.inputs[0], dims, Order(a->ints().begin(), a->ints().end())), unions);
+  if (std::ssize(dims) < op.ranks.low) return unite(op, transposed(op, op.inputs[0], dims, Order(perm->begin(), perm->end())), unions);
   std::vector<std::size_t> order, place(dims.size());  // without axes of size 1: in which order the axes come, and where each goes
-  for (const std::int64_t axis : a->ints())
+  for (const std::int64_t axis : *perm)
     if (!op.is_one(dims[static_cast<std::size_t>(axis)])) {
       place[static_cast<std::size_t>(axis)] = order.size();
       order.push_back(static_cast<std::size_t>(axis));

@@ -11,13 +11,15 @@ namespace {
 
 using namespace native;
 
-// The permutation of the axes of `x_dims` that are not 1.
-std::vector<std::int64_t> moved_axes(const Views& v, const Dims& x_dims, std::span<const std::int64_t> perm) {
+// The permutation of the axes of `x_dims` that are not 1; nullopt where the Transpose has none of so many axes.
+std::optional<std::vector<std::int64_t>> moved_axes(const Views& v, const Dims& x_dims, OpId transpose) {
+  const auto perm = v.perm(transpose, x_dims.size());
+  if (!perm) return std::nullopt;
   std::vector<std::int64_t> place(x_dims.size(), -1), out;
   std::int64_t next = 0;
   for (std::size_t i = 0; i < x_dims.size(); ++i)
     if (v.g.dims().value(x_dims[i]) != 1) place[i] = next++;
-  for (const std::int64_t axis : perm)
+  for (const std::int64_t axis : *perm)
     if (place[static_cast<std::size_t>(axis)] >= 0) out.push_back(place[static_cast<std::size_t>(axis)]);
   return out;
 }
@@ -37,7 +39,9 @@ void transpose_of_merge(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
   if (!useful(v.is_spelled_out(m.classes[1], mid))) return;
   if (!from || !mid || !to || !useful(v.cuts(*from) > v.cuts(*mid))) return;
-  const auto perm = moved_axes(v, *mid, v.perm(m.ops[3]));
+  const auto moved_by = moved_axes(v, *mid, m.ops[3]);
+  if (!moved_by) return;
+  const std::vector<std::int64_t>& perm = *moved_by;
   const Dims parts = v.without_ones(*from), merged = v.without_ones(*mid), result = *to;
   const auto groups = group_dims(v.g.dims(), parts, merged);
   if (!groups || perm.size() != merged.size()) return;
@@ -57,7 +61,9 @@ void split_of_transpose(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
   if (!useful(v.is_spelled_out(m.classes[2], to))) return;
   if (!from || !mid || !to || !useful(v.cuts(*to) > v.cuts(*mid))) return;
-  const auto perm = moved_axes(v, *from, v.perm(m.ops[1]));
+  const auto moved_by = moved_axes(v, *from, m.ops[1]);
+  if (!moved_by) return;
+  const std::vector<std::int64_t>& perm = *moved_by;
   const Dims joined = v.without_ones(*mid), parts = v.without_ones(*to), result = *to;
   const auto groups = group_dims(v.g.dims(), joined, parts);
   if (!groups || perm.size() != joined.size()) return;
@@ -113,7 +119,8 @@ void ones_of_transpose(const Views& v, const Match& m, Unions& unions) {
   if (!useful(v.is_spelled_out(m.classes[2], to))) return;
   if (!from || !mid || !to || mid->empty() || to->size() <= mid->size()) return;
   if (v.cuts(*mid) != std::ssize(*mid) || !v.guard("only axes of size 1 are added", v.equal(v.without_ones(*to), *mid))) return;
-  const auto perm = v.perm(m.ops[1]);
+  const auto perm = v.perm(m.ops[1], mid->size());
+  if (!perm) return;
   const std::int64_t ones = std::ssize(*to) - std::ssize(*mid);
   Dims longer = *from;
   longer.insert(longer.begin() + 1, static_cast<std::size_t>(ones), v.g.dims().constant(1));
@@ -122,7 +129,7 @@ void ones_of_transpose(const Views& v, const Match& m, Unions& unions) {
   std::size_t next = 0;
   for (const Dim d : *to) {
     const bool added = v.g.dims().value(d) == 1;
-    const std::int64_t axis = added ? one++ : perm[next++];
+    const std::int64_t axis = added ? one++ : (*perm)[next++];
     outer.push_back(added || axis == 0 ? axis : axis + ones);
   }
   const Id inner = v.reshape(m.classes[0], longer, 0);
@@ -134,7 +141,9 @@ void merge_of_transpose(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
   if (!useful(v.is_spelled_out(m.classes[2], to))) return;
   if (!from || !mid || !to || from->size() != mid->size() || !useful(!v.has_zero(*from))) return;
-  const auto perm = moved_axes(v, *from, v.perm(m.ops[1]));
+  const auto moved_by = moved_axes(v, *from, m.ops[1]);
+  if (!moved_by) return;
+  const std::vector<std::int64_t>& perm = *moved_by;
   const Dims dims = v.without_ones(*from), moved = v.without_ones(*mid), result = *to;
   const std::size_t mid_rank = mid->size();
   const auto groups = group_dims(v.g.dims(), moved, v.without_ones(result));
@@ -153,7 +162,9 @@ void transpose_of_split(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
   if (!useful(v.is_spelled_out(m.classes[1], mid))) return;
   if (!from || !mid || !to || !useful(!v.has_zero(*mid))) return;
-  const auto perm = moved_axes(v, *mid, v.perm(m.ops[3]));
+  const auto moved_by = moved_axes(v, *mid, m.ops[3]);
+  if (!moved_by) return;
+  const std::vector<std::int64_t>& perm = *moved_by;
   const Dims dims = v.without_ones(*mid), result = *to;
   const std::size_t mid_rank = mid->size();
   const auto groups = group_dims(v.g.dims(), v.without_ones(*from), dims);

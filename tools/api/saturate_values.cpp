@@ -25,7 +25,7 @@ Expected<saturate::Value> tensor(const Tensor& t, const std::string& name) {
     return wrong(name, fmt::format("{} bytes where type and dims need {}", t.data.size(), *checked_bytes(dtype, t.shape)));
   // A tensor without an owner would count as one that nobody else sees.
   static const auto nobody = std::make_shared<const int>(0);
-  return saturate::Value(saturate::Tensor(dtype, t.shape, t.owner ? t.owner : nobody, t.data));
+  return saturate::Value(with_plain_bools(saturate::Tensor(dtype, t.shape, t.owner ? t.owner : nobody, t.data)));
 }
 
 }  // namespace

@@ -82,8 +82,9 @@ std::map<std::string, std::string> partners(const std::vector<const ValueInfo*>&
 void compare_infos(const char* what, const std::vector<const ValueInfo*>& first, const std::vector<const ValueInfo*>& second,
                    std::vector<std::string>& lines) {
   const auto pairs = partners(first, second);
-  std::map<std::string, const ValueInfo*> by_name;
-  for (const ValueInfo* b : second) by_name[b->name] = b;
+  std::map<std::string, std::vector<const ValueInfo*>> by_name;  // a value may be an output twice, with a type for each
+  for (const ValueInfo* b : second) by_name[b->name].push_back(b);
+  std::map<std::string, std::size_t> times;
   std::set<std::string> met;
   for (const ValueInfo* a : first) {
     const auto pair = pairs.find(a->name);
@@ -93,7 +94,8 @@ void compare_infos(const char* what, const std::vector<const ValueInfo*>& first,
     }
     met.insert(pair->second);
     if (pair->second != a->name) lines.push_back(fmt::format("{} '{}' is named '{}'", what, a->name, pair->second));
-    const std::string x = declared_type(a->type), y = declared_type(by_name.at(pair->second)->type);
+    const auto& named = by_name.at(pair->second);
+    const std::string x = declared_type(a->type), y = declared_type(named[std::min(times[pair->second]++, named.size() - 1)]->type);
     if (x != y) lines.push_back(fmt::format("{} '{}' {} -> {}", what, a->name, x, y));
   }
   for (const ValueInfo* b : second)

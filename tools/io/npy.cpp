@@ -285,7 +285,7 @@ absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& plac
     const std::uint64_t unit = h.kind == 'c' ? h.item / 2 : h.item;
     for (std::uint64_t i = 0; i < elements * h.item; i += unit) std::reverse(to + i, to + i + unit);
   }
-  return tensor;
+  return with_plain_bools(std::move(tensor));
 }
 
 absl::StatusOr<std::string> print_npy(const Tensor& tensor) {

@@ -33,7 +33,7 @@ Value unpack_tensor(wire::Unpacker& in) {
   if (!in.ok() || checked_bytes(dtype, dims) != bytes.size()) return {};
   Tensor out(dtype, std::move(dims));
   if (!bytes.empty()) std::memcpy(out.mutable_data(), bytes.data(), bytes.size());
-  return out;
+  return with_plain_bools(std::move(out));
 }
 
 Value unpack_any(wire::Unpacker& in, const ValueType* type) {

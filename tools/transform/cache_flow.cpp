@@ -615,6 +615,7 @@ class TokenFlow {
     for (ValueInfo& output : result_.graph.outputs) {
       output.origin = nullptr;
       if (!token(output.name) || !output.type.shape) continue;
+      if (output.type.shape->size() != axes(output.name).size()) output.type.shape.emplace(axes(output.name).size());  // wrongly declared
       for (std::size_t i = 0; i < output.type.shape->size(); ++i)
         if (const Axis axis = axes(output.name)[i]; axis != Axis::kNone) {
           const auto extent = facts().extents().of((*facts().shape(output.name))[i]);

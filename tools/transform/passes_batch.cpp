@@ -16,7 +16,8 @@ namespace {
 using Types = std::map<std::string, ValueType>;
 using Dims = std::vector<std::optional<std::int64_t>>;  // nullopt: open
 
-constexpr std::int64_t kTimes = 3;  // the batch that types are inferred at besides the model's own, in multiples of it
+constexpr std::int64_t kMost = std::int64_t{1} << 31;  // of a batch
+constexpr std::int64_t kTimes = 3;                     // the batch that types are inferred at besides the model's own, in multiples of it
 
 std::optional<Dims> dims_of(const Types& types, const std::string& value) {
   const auto it = types.find(value);
@@ -73,6 +74,7 @@ class BatchOpener {
             "axes", name,
             fmt::format("dim {} is {}, but {} in another input; axes names the inputs that have a batch", axis, *size, size_));
       if (*size == 0) return args_.wrong("axes", name, fmt::format("dim {} is 0", axis));
+      if (*size > kMost) return args_.wrong("axes", name, fmt::format("dim {} is {}, and no batch is above {}", axis, *size, kMost));
       size_ = *size;
     }
     if (axes_.empty()) return args_.wrong("axes", "", "no input has dims");
@@ -111,7 +113,7 @@ class BatchOpener {
     const auto own = dims_of(own_, value), after = dims_of(more, value);
     if (!own || !after || own->size() != after->size()) return std::nullopt;
     for (std::size_t i = 0; i < own->size(); ++i)
-      if ((*own)[i] && (*after)[i] && *(*own)[i] * kTimes == *(*after)[i] && *(*own)[i] != 0) return i;
+      if ((*own)[i] && (*after)[i] && *(*after)[i] % kTimes == 0 && *(*own)[i] == *(*after)[i] / kTimes && *(*own)[i] != 0) return i;
     return std::nullopt;
   }
 

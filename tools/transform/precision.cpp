@@ -73,7 +73,7 @@ struct Places {
 Places convertible(const Node& node, const OpSchema& schema, const Types& types, DType to) {
   Places out{std::vector<bool>(node.inputs.size()), std::vector<bool>(node.outputs.size())};
   for (const OpSchema::TypeConstraint& type : schema.constraints) {
-    if ((type.tensors >> static_cast<int>(to) & 1) == 0) continue;
+    if (!type.allows(to)) continue;
     std::vector<std::size_t> read;
     bool all_floats = true;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {

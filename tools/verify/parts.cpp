@@ -1,9 +1,11 @@
 #include "tools/verify/parts.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "fmt/format.h"
@@ -137,30 +139,60 @@ class UnknownClasses {
 
 using UnknownClass = UnknownClasses::Class;
 
-bool share_an_output(const UnknownClass& a, const UnknownClass& b) {
-  for (const Node* x : a.all)
-    for (const Node* y : b.all)
-      for (std::size_t o = 0; o < x->outputs.size(); ++o)
-        if (!x->outputs[o].empty() && x->outputs[o] == y->outputs[o]) return true;
-  return false;
-}
+// Where to find those of a list of classes that no other class has been matched with.
+class Unmatched {
+ public:
+  explicit Unmatched(const std::vector<UnknownClass>& classes) : classes_(classes), taken_(classes.size()) {
+    for (std::size_t k = 0; k < classes.size(); ++k) {
+      in_order_[classes[k].op].push_back(k);
+      for (const Node* node : classes[k].all)
+        for (std::size_t o = 0; o < node->outputs.size(); ++o)
+          if (!node->outputs[o].empty()) by_output_[{node->outputs[o], o}] = k;
+    }
+  }
+
+  // One that gives a value of the same name at the same place.
+  std::optional<std::size_t> of_output(const UnknownClass& like) {
+    for (const Node* node : like.all)
+      for (std::size_t o = 0; o < node->outputs.size(); ++o)
+        if (const auto it = by_output_.find({node->outputs[o], o}); it != by_output_.end() && fits(it->second, like))
+          return take(it->second);
+    return std::nullopt;
+  }
+  std::optional<std::size_t> first(const UnknownClass& like) {
+    const auto it = in_order_.find(like.op);
+    if (it == in_order_.end()) return std::nullopt;
+    std::deque<std::size_t>& rest = it->second;
+    while (!rest.empty() && taken_[rest.front()]) rest.pop_front();
+    return rest.empty() ? std::nullopt : take(rest.front());
+  }
+  const UnknownClass* left() const {
+    const auto it = std::find(taken_.begin(), taken_.end(), false);
+    return it == taken_.end() ? nullptr : &classes_[static_cast<std::size_t>(it - taken_.begin())];
+  }
+
+ private:
+  bool fits(std::size_t k, const UnknownClass& like) const { return classes_[k].op == like.op && !taken_[k]; }
+  std::optional<std::size_t> take(std::size_t k) {
+    taken_[k] = true;
+    return k;
+  }
+
+  const std::vector<UnknownClass>& classes_;
+  std::vector<bool> taken_;
+  std::unordered_map<std::string, std::deque<std::size_t>> in_order_;
+  std::map<std::pair<std::string, std::size_t>, std::size_t> by_output_;
+};
 
 // For each class of the first the one of the second that is the same: by the name of a value, then in order.
 absl::StatusOr<std::vector<std::size_t>> matched(const std::vector<UnknownClass>& first, const std::vector<UnknownClass>& second) {
   std::vector<std::optional<std::size_t>> partner(first.size());
-  std::vector<bool> taken(second.size());
-  const auto match = [&](auto&& fits) {
-    for (std::size_t i = 0; i < first.size(); ++i)
-      for (std::size_t k = 0; k < second.size() && !partner[i]; ++k)
-        if (!taken[k] && first[i].op == second[k].op && fits(first[i], second[k])) {
-          partner[i] = k;
-          taken[k] = true;
-        }
-  };
-  match(share_an_output);
-  match([](const UnknownClass&, const UnknownClass&) { return true; });
-  for (std::size_t k = 0; k < second.size(); ++k)
-    if (!taken[k]) return no_parts(fmt::format("the original has no such {} as the other model", with_name(*second[k].first)));
+  Unmatched unmatched(second);
+  for (std::size_t i = 0; i < first.size(); ++i) partner[i] = unmatched.of_output(first[i]);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    if (!partner[i]) partner[i] = unmatched.first(first[i]);
+  if (const UnknownClass* left = unmatched.left())
+    return no_parts(fmt::format("the original has no such {} as the other model", with_name(*left->first)));
   std::vector<std::size_t> out;
   for (std::size_t i = 0; i < first.size(); ++i) {
     if (!partner[i]) return no_parts(fmt::format("the other model has no such {}", with_name(*first[i].first)));
@@ -182,24 +214,33 @@ PlaceOfCut cut_of(const Node& node, std::size_t number) {
   return cut;
 }
 
-// Identities in the place of the class, and the values that it read as outputs.
-void cut_out(Model& model, const UnknownClass& c, const PlaceOfCut& cut) {
-  std::set<std::string> outputs;
-  for (const Node* node : c.all) outputs.insert(first_output(*node));
-  const std::vector<std::string> read = c.first->inputs;
+struct Cut {
+  const UnknownClass* of = nullptr;
+  PlaceOfCut place;
+};
+
+// Identities in the place of the classes, and the values that they read as outputs.
+void cut_out(Model& model, const std::vector<Cut>& cuts) {
+  std::unordered_map<std::string, const PlaceOfCut*> place_of;  // by the first output of a node
+  for (const Cut& cut : cuts)
+    for (const Node* node : cut.of->all) place_of[first_output(*node)] = &cut.place;
   std::vector<Node> nodes;
   for (Node& node : model.graph.nodes) {
-    if (!outputs.contains(first_output(node))) {
+    const auto it = place_of.find(first_output(node));
+    if (it == place_of.end()) {
       nodes.push_back(std::move(node));
       continue;
     }
     for (std::size_t o = 0; o < node.outputs.size(); ++o)
-      if (!node.outputs[o].empty()) nodes.push_back(make_node("Identity", {cut.in[o]}, node.outputs[o]));
+      if (!node.outputs[o].empty()) nodes.push_back(make_node("Identity", {it->second->in[o]}, node.outputs[o]));
   }
-  for (std::size_t i = 0; i < read.size(); ++i) {
-    if (read[i].empty()) continue;
-    nodes.push_back(make_node("Identity", {read[i]}, cut.out[i]));
-    model.graph.outputs.push_back({cut.out[i], {}, nullptr});
+  for (const auto& [of, place] : cuts) {
+    const std::vector<std::string>& read = of->first->inputs;
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      if (read[i].empty()) continue;
+      nodes.push_back(make_node("Identity", {read[i]}, place.out[i]));
+      model.graph.outputs.push_back({place.out[i], {}, nullptr});
+    }
   }
   model.graph.nodes = std::move(nodes);
   model.graph.origin = nullptr;
@@ -207,45 +248,60 @@ void cut_out(Model& model, const UnknownClass& c, const PlaceOfCut& cut) {
 
 using TypesOfValues = std::map<std::string, ValueType>;
 
-// What is written of a value, or known.
-const ValueType* written_type(const Graph& graph, const TypesOfValues& types, const std::string& value) {
-  for (const auto* list : {&graph.outputs, &graph.value_info})
-    if (const ValueInfo* info = find_named(*list, value); info && info->type.kind != ValueType::Kind::kUnknown) return &info->type;
-  const auto it = types.find(value);
-  return it == types.end() ? nullptr : &it->second;
-}
+// What is known of the values of a model.
+class KnownValues {
+ public:
+  explicit KnownValues(const Model& model) : model_(model), types_(inferred_types(model).value_or(TypesOfValues())) {
+    for (const auto* list : {&model.graph.outputs, &model.graph.value_info})
+      for (const ValueInfo& info : *list) written_.try_emplace(info.name, &info.type);
+    for (const ValueInfo& input : model.graph.inputs) dtypes_.try_emplace(input.name, input.type.dtype);
+    for (const Initializer& i : model.graph.initializers) dtypes_[i.name] = i.tensor.dtype();
+    for (const Node& node : model.graph.nodes)
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) readers_[node.inputs[i]].emplace_back(&node, i);
+  }
 
-std::optional<DType> known_dtype(const Graph& graph, const TypesOfValues& types, const std::string& value) {
-  for (const Initializer& i : graph.initializers)
-    if (i.name == value) return i.tensor.dtype();
-  if (const ValueInfo* input = find_named(graph.inputs, value)) return input->type.dtype;
-  const ValueType* type = written_type(graph, types, value);
-  return type && type->dtype != DType::kUndefined ? std::optional(type->dtype) : std::nullopt;
-}
+  // What is written of a value, or inferred.
+  const ValueType* type(const std::string& value) const {
+    if (const auto it = written_.find(value); it != written_.end() && it->second->kind != ValueType::Kind::kUnknown) return it->second;
+    const auto it = types_.find(value);
+    return it == types_.end() ? nullptr : &it->second;
+  }
+  // By those who read it, then as floats are.
+  DType guessed_dtype(const std::string& value) const {
+    if (const auto it = readers_.find(value); it != readers_.end())
+      for (const auto& [node, place] : it->second)
+        if (const auto wanted = wanted_by(*node, place)) return *wanted;
+    return DType::kFloat;
+  }
 
-// The type that a reader's schema wants of its input, or that another of its inputs shares with it.
-std::optional<DType> wanted_by(const Model& model, const TypesOfValues& types, const Node& reader, std::size_t place) {
-  const OpSchema* schema = find_schema(reader.domain, reader.op_type, model.opset(reader.domain));
-  if (!schema || schema->inputs.empty()) return std::nullopt;
-  const auto formal = [&](std::size_t i) { return schema->inputs[std::min(i, schema->inputs.size() - 1)].type; };
-  if (const auto only = dtype_of_tensor(formal(place))) return only;
-  for (const OpSchema::TypeConstraint& c : schema->constraints)
-    if (c.name == formal(place) && c.types.size() == 1) return dtype_of_tensor(c.types[0]);
-  for (std::size_t i = 0; i < reader.inputs.size(); ++i)
-    if (i != place && formal(i) == formal(place))
-      if (const auto known = known_dtype(model.graph, types, reader.inputs[i])) return known;
-  if (reader.domain.empty() && reader.op_type == "Gather" && place == 1) return DType::kInt64;
-  return std::nullopt;
-}
+ private:
+  std::optional<DType> dtype(const std::string& value) const {
+    if (const auto it = dtypes_.find(value); it != dtypes_.end()) return it->second;
+    const ValueType* known = type(value);
+    return known && known->dtype != DType::kUndefined ? std::optional(known->dtype) : std::nullopt;
+  }
 
-// By those who read it, then as floats are.
-DType guessed_dtype(const Model& model, const TypesOfValues& types, const std::string& value) {
-  for (const Node& node : model.graph.nodes)
-    for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.inputs[i] == value)
-        if (const auto wanted = wanted_by(model, types, node, i)) return *wanted;
-  return DType::kFloat;
-}
+  // The type that a reader's schema wants of its input, or that another of its inputs shares with it.
+  std::optional<DType> wanted_by(const Node& reader, std::size_t place) const {
+    const OpSchema* schema = find_schema(reader.domain, reader.op_type, model_.opset(reader.domain));
+    if (!schema || schema->inputs.empty()) return std::nullopt;
+    const auto formal = [&](std::size_t i) { return schema->inputs[std::min(i, schema->inputs.size() - 1)].type; };
+    if (const auto only = dtype_of_tensor(formal(place))) return only;
+    for (const OpSchema::TypeConstraint& c : schema->constraints)
+      if (c.name == formal(place) && c.types.size() == 1) return dtype_of_tensor(c.types[0]);
+    for (std::size_t i = 0; i < reader.inputs.size(); ++i)
+      if (i != place && formal(i) == formal(place))
+        if (const auto known = dtype(reader.inputs[i])) return known;
+    if (reader.domain.empty() && reader.op_type == "Gather" && place == 1) return DType::kInt64;
+    return std::nullopt;
+  }
+
+  const Model& model_;
+  const TypesOfValues types_;
+  std::unordered_map<std::string, const ValueType*> written_;
+  std::unordered_map<std::string, DType> dtypes_;  // of inputs and initializers
+  std::unordered_map<std::string, std::vector<std::pair<const Node*, std::size_t>>> readers_;
+};
 
 class PartsCutter {
  public:
@@ -256,18 +312,21 @@ class PartsCutter {
     const auto partner = matched(mine.unknown(), others.unknown());
     if (!partner.ok()) return partner.status();
     if (partner->empty()) return no_parts("");
-    first_types_ = inferred_types(first_).value_or(TypesOfValues());
-    second_types_ = inferred_types(second_).value_or(TypesOfValues());
+    first_values_.emplace(first_);
+    second_values_.emplace(second_);
     Parts parts{first_, second_, {}, {}};
     std::set<std::string> around;
+    std::vector<Cut> cuts, other_cuts;
     for (std::size_t i = 0; i < mine.unknown().size(); ++i) {
       const UnknownClass &a = mine.unknown()[i], &b = others.unknown()[(*partner)[i]];
       around.insert(qualified_name(a.first->domain, a.first->op_type));
-      const PlaceOfCut cut = cut_of(*a.first, i);
-      if (absl::Status s = add_inputs(a, b, cut, parts); !s.ok()) return s;
-      cut_out(parts.original, a, cut);
-      cut_out(parts.optimized, b, cut);
+      PlaceOfCut place = cut_of(*a.first, i);
+      if (absl::Status s = add_inputs(a, b, place, parts); !s.ok()) return s;
+      cuts.push_back({&a, place});
+      other_cuts.push_back({&b, std::move(place)});
     }
+    cut_out(parts.original, cuts);
+    cut_out(parts.optimized, other_cuts);
     parts.around = {around.begin(), around.end()};
     for (Model* model : {&parts.original, &parts.optimized}) {
       if (model->opset("") == 0) model->opset_imports[""] = kNewestOpset;
@@ -292,23 +351,23 @@ class PartsCutter {
   // The fullest that is written anywhere.
   ValueType type_of(const UnknownClass& a, const UnknownClass& b, std::size_t o, Parts& parts) const {
     const ValueType* best = nullptr;
-    const auto look = [&](const Model& model, const TypesOfValues& types, const UnknownClass& c) {
+    const auto look = [&](const KnownValues& values, const UnknownClass& c) {
       for (const Node* node : c.all)
-        if (const ValueType* type = written_type(model.graph, types, node->outputs[o]))
+        if (const ValueType* type = values.type(node->outputs[o]))
           if (!best || (!best->shape && type->shape)) best = type;
     };
-    look(first_, first_types_, a);
-    look(second_, second_types_, b);
+    look(*first_values_, a);
+    look(*second_values_, b);
     if (best) return *best;
     ValueType guess;
     guess.kind = ValueType::Kind::kTensor;
-    guess.dtype = guessed_dtype(first_, first_types_, a.first->outputs[o]);
+    guess.dtype = first_values_->guessed_dtype(a.first->outputs[o]);
     parts.taken_for.push_back(fmt::format("'{}' for {}", a.first->outputs[o], dtype_name(guess.dtype)));
     return guess;
   }
 
   Model first_, second_;
-  TypesOfValues first_types_, second_types_;
+  std::optional<KnownValues> first_values_, second_values_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 namespace saturate::proto {
 
 inline constexpr std::int64_t kMaxVersion = 1000;  // of the IR and of opsets
+inline constexpr std::size_t kMaxName = 65'535;    // bytes of a name: many texts are made of one, and messages show it
 inline constexpr int kMaxNesting = 64;             // subgraphs in subgraphs, types in types, functions calling functions
 
 struct LoadError {

@@ -132,14 +132,15 @@ Places::Step Places::enter(const char* what, std::string_view name, std::int64_t
 
 std::string Places::describe() const {
   std::string text;
+  const auto shown = [](std::string_view name) { return name.substr(0, 1000); };  // it may have any length
   for (const Entry& e : steps_) {
     if (!text.empty()) text += ", ";
     text += e.what;
     if (e.index >= 0) text += fmt::format(" {}", e.index);
     if (!e.type.empty())
-      text += e.name.empty() ? fmt::format(" ({})", e.type) : fmt::format(" ({} '{}')", e.type, e.name);
+      text += e.name.empty() ? fmt::format(" ({})", shown(e.type)) : fmt::format(" ({} '{}')", shown(e.type), shown(e.name));
     else if (!e.name.empty())
-      text += fmt::format(" '{}'", e.name);
+      text += fmt::format(" '{}'", shown(e.name));
   }
   return text;
 }
@@ -206,7 +207,7 @@ Tensor Reader::read(const onnx::TensorProto& message) {
   if (!checked_elements(dims)) places_.fail(fmt::format("dims {} are negative, or their product is beyond 2^63", dims_text(dims)));
   if (!checked_bytes(dtype, dims)) places_.fail(fmt::format("a tensor with dims {} has more bytes than fit into 63 bits", dims_text(dims)));
   if (dtype == DType::kUndefined) places_.fail("the tensor has no data type");
-  if (message.data_location() != onnx::TensorProto::EXTERNAL) return inline_tensor(message, std::move(dims));
+  if (message.data_location() != onnx::TensorProto::EXTERNAL) return with_plain_bools(inline_tensor(message, std::move(dims)));
   ExternalReference reference;
   bool located = false;
   for (const auto& entry : message.external_data()) {
@@ -220,7 +221,7 @@ Tensor Reader::read(const onnx::TensorProto& message) {
   if (!located) places_.fail("external data without a location");
   auto mapped = files_.map(reference, dtype, std::move(dims));
   if (!mapped.ok()) places_.fail(std::string(mapped.status().message()));
-  return *std::move(mapped);
+  return with_plain_bools(*std::move(mapped));
 }
 
 Tensor Reader::inline_tensor(const onnx::TensorProto& message, Shape dims) {
@@ -253,7 +254,7 @@ Tensor Reader::detached_tensor(const onnx::TensorProto& message, const DetachedD
                              data.mapped ? "the tensor" : "the data given apart", data.bytes.size()));
   Tensor tensor(dtype, std::move(dims), data.owner, data.bytes);
   tensor.set_mapped(data.mapped);
-  return tensor;
+  return with_plain_bools(std::move(tensor));
 }
 
 Tensor Reader::typed_tensor(const onnx::TensorProto& m, Shape dims) {

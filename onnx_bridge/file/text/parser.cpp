@@ -309,7 +309,7 @@ void TextReader::element(Tensor& tensor, std::int64_t i) {
   } else if (t.kind == TokenKind::kHex) {
     const auto bits = parse_integer<std::uint64_t>(t, 16);
     stored = bits && (bit_width(dtype) >= 64 || *bits < std::uint64_t{1} << bit_width(dtype));
-    if (stored) store_bits(tensor, i, *bits);
+    if (stored) store_bits(tensor, i, dtype == DType::kBool ? *bits != 0 : *bits);
   } else if (dtype == DType::kUint64 && t.kind == TokenKind::kInt) {
     const auto value = parse_integer<std::uint64_t>(t);
     stored = value.has_value();

@@ -1,7 +1,9 @@
 """onnx_saturate.generate and `python -m onnx_saturate.generate`: our runtime and ONNX Runtime, tokens and text."""
 import json
+import os
 import subprocess
 import sys
+import types
 
 import numpy as np
 import onnx
@@ -161,3 +163,30 @@ def test_the_command_of_an_encoder_decoder(translator):
                               (("--encoder-ids", "1,x"), 2, "'x' is no token's number"), (("--encoder-ids", "1"), 2, "input 'encoder_hidden_states' of")):  # fmt: skip
         done = command(step, "--prompt-ids", 7, "--encoder", encoders[1], *words)
         assert done.returncode == code and what in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["panic", "large", "pipe"])
+def test_a_tokenizer_of_strangers(tmp_path, monkeypatch, kind):
+    class Panic(BaseException):
+        """As Rust's panics are told."""
+
+    class Tokenizer:
+        @staticmethod
+        def from_str(text):
+            raise Panic("index out of bounds:\n the len is 0")
+
+        from_file = from_str
+
+    from onnx_saturate._generate import find_tokenizer
+
+    monkeypatch.setitem(sys.modules, "tokenizers", types.SimpleNamespace(Tokenizer=Tokenizer))
+    path = tmp_path / "tokenizer.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_text("{}")
+        os.truncate(path, 65 << 20 if kind == "large" else 2)
+    with pytest.raises(onnx_saturate.Error) as error:
+        find_tokenizer(str(tmp_path / "m.onnx"), None)
+    said = str(error.value)
+    assert {"panic": "is no tokenizer: index out of bounds: the len is 0", "large": "it has more than", "pipe": "there is no such file"}[kind] in said and "\n" not in said

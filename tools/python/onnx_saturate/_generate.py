@@ -143,7 +143,10 @@ def find_tokenizer(model: str, given: str | None) -> Any:
     path = Path(model).parent / "tokenizer.json" if given is None else Path(given)
     if not path.is_file():
         raise Error(f"{path}: there is no such file; name the model's tokenizer.json by --tokenizer, or give --prompt-ids")
+    text = read_text(path)
     try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:
+        return tokenizers.Tokenizer.from_str(text)
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # a panic in Rust is no Exception
         raise Error(f"{path}: is no tokenizer: {' '.join(str(error).split())}") from error
