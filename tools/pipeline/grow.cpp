@@ -230,12 +230,10 @@ class Grower {
     return absl::OkStatus();
   }
 
-  // Integer kernels span operators and quantizers, and calls hold what they run: those are chosen in the e-graph.
+  // Calls hold what they run: that is chosen in the e-graph.
   absl::StatusOr<AtLoad> loaded_graph(const Grown& graph, const std::map<std::string, std::int64_t>& sizes) const {
     OnnxEGraph& g = *graph.g;
-    const auto quantizes = [&](const Source& s) { return s.op != kNone && g.key(s.op).op_type == "DequantizeLinear"; };
-    const auto& sources = graph.lowered.sources;
-    if (graph.lowered.inlined.empty() && std::none_of(sources.begin(), sources.end(), quantizes))
+    if (graph.lowered.inlined.empty())
       return load_as_it_is(g, graph.lowered, task_.target, task_.cost, sizes);
     add_node_units(g, graph.lowered, task_.target);
     if (prices_fusions(task_.cost)) add_load_fusions(g, task_.target);
