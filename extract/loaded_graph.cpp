@@ -78,6 +78,7 @@ void LoadedGraph::add(const Source& s) {
     return;
   }
   LoadedNode node{g_.key(s.op), s.op, s.children, inputs_of(s), {}, {}};
+  if (node.key.op_type == "If") node.source = s.node;
   // The runtime computes equal nodes once.
   std::vector<int> signature = node.inputs;
   if (e_.op(s.op).commutative) std::sort(signature.begin(), signature.end());
@@ -198,6 +199,10 @@ AtLoad LoadedGraph::sum(const CostModel& cost) const {
   AtLoad out;
   for (const LoadedNode& node : nodes_) {
     if (node.gone) continue;
+    if (const std::optional<bool> taken = branch_of(node)) {
+      out.taken[node.source] = *taken;
+      continue;
+    }
     const std::string name = operator_name(node.key.domain, node.key.op_type);
     ++out.operators[name];
     const double alone = price(node, cost);
@@ -212,6 +217,14 @@ AtLoad LoadedGraph::sum(const CostModel& cost) const {
     }
   }
   return out;
+}
+
+// An If whose condition is a constant then is the branch that it takes.
+std::optional<bool> LoadedGraph::branch_of(const LoadedNode& node) const {
+  if (!node.source || node.inputs.empty() || !is_known(node.inputs[0])) return std::nullopt;
+  const auto value = g_.value(classes_[at(node.inputs[0])], 64);
+  const auto truth = value && value->size() == 1 ? element_as_int(*value, 0) : std::nullopt;
+  return truth ? std::optional(*truth != 0) : std::nullopt;
 }
 
 double LoadedGraph::price(const LoadedNode& node, const CostModel& cost) const {

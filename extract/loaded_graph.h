@@ -22,11 +22,13 @@ struct LoadedNode {
   std::vector<int> inputs, outputs;
   std::map<std::string, int> beside;
   bool gone = false, guesses_size = false;  // a Reshape to a shape with -1, which was a size that the runtime knew by its name
+  const ::saturate::Node* source = nullptr; // of the model, where it has a body
   bool in_integers = false;                 // the kernel of a unit (node_units.h): `op` is what it computes as floats
 };
 
 class LoadedGraph {
  public:
+  // As a view of LoadMatcher.
   using Value = int;
   using Node = int;
 
@@ -37,7 +39,6 @@ class LoadedGraph {
   void join_units(const Target& target);
   AtLoad sum(const CostModel& cost) const;
 
-  // As a view of LoadMatcher.
   std::vector<int> nodes_of(int v) const {
     const int maker = makers_[at(v)];
     return maker < 0 || nodes_[at(maker)].gone ? std::vector<int>() : std::vector<int>{maker};
@@ -87,6 +88,8 @@ class LoadedGraph {
   std::optional<Cut> cut_of(int n) const;
   std::size_t count_gone() const;
 
+  std::optional<bool> branch_of(const LoadedNode& node) const;
+
   void drop_with_makers(int n);
   bool drop_if_unread(int n);
 
@@ -95,6 +98,16 @@ class LoadedGraph {
   void take_out(const LoadMatch<LoadedGraph>& m, const LoadFusion& fusion);
   int make(MadeAtLoad<LoadedGraph> made);
   bool replace(const LoadMatch<LoadedGraph>& m, const LoadFusion& fusion, int by);
+
+  // loaded_transposes.cpp
+  void move_transposes();
+  int transpose_of(int v) const;
+  bool is_link(const LoadedNode& node) const;
+  void read_in_place_of(int n, int was, int now);
+  bool joins_transposes(int n);
+  void bypass(int n);
+  bool leaves_transpose(int n);
+  void pass_transpose(int n);
 
   // Units (loaded_units.cpp).
   struct Unit {

@@ -20,6 +20,7 @@ void LoadedGraph::settle(const Model& model) {
     join_shapes();
   }
   note_known_shapes(model);
+  move_transposes();
   join_pieces();
 }
 

@@ -188,7 +188,9 @@ class LoadGuards {
     for (const auto& [name, weights] : fusion_.per_filter)
       if (!is_per_filter(facts(name), facts(weights))) return false;
     for (const auto& [name, other] : fusion_.same_type)
-      if (dtype_of(name, m) != dtype_of(other, m)) return false;
+      if (facts_of(name, m).dtype != facts_of(other, m).dtype) return false;
+    for (const auto& [name, other] : fusion_.same_rank)
+      if (!facts_of(name, m).shape || !facts_of(other, m).shape || facts_of(name, m).rank() != facts_of(other, m).rank()) return false;
     for (const std::string& name : fusion_.same_shape)
       if (!facts(name).shape || facts(name).shape != facts(fusion_.same_shape.front()).shape || !view_.is_shape_known(m.values.at(name)))
         return false;
@@ -196,9 +198,9 @@ class LoadGuards {
   }
 
  private:
-  DType dtype_of(const std::string& name, const LoadMatch<View>& m) const {
+  const Facts& facts_of(const std::string& name, const LoadMatch<View>& m) const {
     const auto op = m.operators.find(name);
-    return view_.facts(op == m.operators.end() ? m.values.at(name) : view_.value_of(op->second)).dtype;
+    return view_.facts(op == m.operators.end() ? m.values.at(name) : view_.value_of(op->second));
   }
 
   template <typename Test>

@@ -164,6 +164,7 @@ const std::vector<LoadFusion>& known_load_fusions() {
       fusion.swaps_last_two = f.value("swaps_last_two", Names());
       fusion.same_shape = f.value("same_shape", Names());
       fusion.same_type = f.value("same_type", std::map<std::string, std::string>());
+      fusion.same_rank = f.value("same_rank", std::map<std::string, std::string>());
       fusion.per_filter = f.value("per_filter", std::map<std::string, std::string>());
       fusion.may_stay = f.value("may_stay", Names());
       fusion.basic = f.value("basic", false);

@@ -55,6 +55,7 @@ struct LoadFusion {
   std::vector<std::string> one_element, all_sizes_known, swaps_last_two;  // Transposes; all others are values
   std::vector<std::string> same_shape;
   std::map<std::string, std::string> same_type;  // by value or operator: it has the element type of this one
+  std::map<std::string, std::string> same_rank;   // likewise
   std::map<std::string, std::string> per_filter;  // by value: it is a number for each filter of these weights
   std::vector<std::string> may_stay;              // operators that others may read, too: these then run for them
   bool basic = false;                             // made at ENABLE_BASIC, before units are looked for

@@ -28,6 +28,13 @@ def told(path, folder, *words):
     return {which: collections.Counter(ops) for which, ops in json.loads(done.stdout)["at_load"].items()}
 
 
+def operators_of(term):
+    """Of what a spelling becomes."""
+    if term[0] != "op":
+        return collections.Counter()
+    return sum((operators_of(child) for child in term[4]), collections.Counter([term[2][0]]))
+
+
 CASES = [pytest.param(f, first, id=f"{i}-{op.rpartition('::')[2]}") for i, f in enumerate(FUSIONS)
          for first, op in enumerate(parse(f["pattern"])[2])]
 
@@ -41,9 +48,7 @@ def test_the_runtime_makes_what_the_table_says(fusion, first, tmp_path):
     theirs = loaded(path, tmp_path)
     theirs.pop("Neg")
     becomes = parse(fusion["becomes"])
-    wanted = collections.Counter(fusion.get("beside", {}))
-    if becomes[0] == "op":
-        wanted[becomes[2][0]] += 1
+    wanted = collections.Counter(fusion.get("beside", {})) + operators_of(becomes)
     # What it made may be made into more by a later fusion of the table.
     later = [parse(f["becomes"]) for f in FUSIONS if becomes[0] == "op" and repr(becomes[2][0]) in repr(parse(f["pattern"]))]
     names = [op for made in later if made[0] == "op" for op in made[2]]
