@@ -22,6 +22,8 @@ std::string name_of_input(const Source& s, std::size_t i) {
 
 LoadedGraph::LoadedGraph(const OnnxEGraph& g, const Lowered& lowered) : g_(g), e_(g.egraph()) {
   for (const Source& s : lowered.sources) add(s);
+  for (const ValueInfo& input : lowered.model->graph.inputs)
+    if (const auto it = names_.find(input.name); it != names_.end()) is_input_[at(it->second)] = true;
   for (const ValueInfo& output : lowered.model->graph.outputs)
     if (const auto it = names_.find(output.name); it != names_.end()) outputs_.push_back(it->second);
   settle(*lowered.model);
@@ -33,6 +35,8 @@ int LoadedGraph::new_value(Id id, int maker) {
   readers_.push_back(0);
   users_.emplace_back();
   shape_known_.push_back(true);
+  rank_known_.push_back(true);
+  is_input_.push_back(false);
   return static_cast<int>(classes_.size()) - 1;
 }
 
@@ -139,8 +143,7 @@ bool LoadedGraph::is_alone(const LoadMatch<LoadedGraph>& m, const LoadFusion& fu
   });
 }
 
-bool LoadedGraph::fuse_at(int n, const LoadFusion& fusion, const LoadMatcher<LoadedGraph>& matcher,
-                          const LoadGuards<LoadedGraph>& guards) {
+bool LoadedGraph::fuse_at(int n, const LoadFusion& fusion, const LoadMatcher<LoadedGraph>& matcher, const LoadGuards<LoadedGraph>& guards) {
   constexpr std::size_t kMost = 4;
   for (const LoadMatch<LoadedGraph>& found : matcher.of_node(fusion.pattern, n, kMost)) {
     LoadMatch<LoadedGraph> m = found;
@@ -182,15 +185,18 @@ int LoadedGraph::make(MadeAtLoad<LoadedGraph> made) {
   return out;
 }
 
+void LoadedGraph::read_everywhere(int was, int now) {
+  for (const int reader : std::exchange(users_[at(was)], {})) {
+    std::replace(nodes_[at(reader)].inputs.begin(), nodes_[at(reader)].inputs.end(), was, now);
+    users_[at(now)].push_back(reader);
+  }
+  std::replace(outputs_.begin(), outputs_.end(), was, now);
+  readers_[at(now)] += std::exchange(readers_[at(was)], 0);
+}
+
 // What reads the result of a spelling reads this value from now on.
 bool LoadedGraph::replace(const LoadMatch<LoadedGraph>& m, const LoadFusion& fusion, int by) {
-  const int result = value_of(m.nodes.front());
-  for (const int reader : std::exchange(users_[at(result)], {})) {
-    std::replace(nodes_[at(reader)].inputs.begin(), nodes_[at(reader)].inputs.end(), result, by);
-    users_[at(by)].push_back(reader);
-  }
-  std::replace(outputs_.begin(), outputs_.end(), result, by);
-  readers_[at(by)] += std::exchange(readers_[at(result)], 0);
+  read_everywhere(value_of(m.nodes.front()), by);
   take_out(m, fusion);
   return true;
 }
@@ -204,8 +210,10 @@ AtLoad LoadedGraph::sum(const CostModel& cost) const {
       continue;
     }
     const std::string name = operator_name(node.key.domain, node.key.op_type);
-    ++out.operators[name];
-    const double alone = price(node, cost);
+    // Each reader of what is dequantized has its own (EnsureUniqueDQForNodeUnit of ONNX Runtime).
+    const int times = node.key.op_type == "DequantizeLinear" ? std::max(1, readers_[at(node.outputs.front())]) : 1;
+    out.operators[name] += static_cast<std::size_t>(times);
+    const double alone = times * price(node, cost);
     out.price += alone;
     out.cost[comparable_op(name)] += alone;
     for (const auto& [op, count] : node.beside) {

@@ -21,9 +21,9 @@ struct LoadedNode {
   std::vector<Id> classes;  // children of that
   std::vector<int> inputs, outputs;
   std::map<std::string, int> beside;
-  bool gone = false, guesses_size = false;  // a Reshape to a shape with -1, which was a size that the runtime knew by its name
-  const ::saturate::Node* source = nullptr; // of the model, where it has a body
-  bool in_integers = false;                 // the kernel of a unit (node_units.h): `op` is what it computes as floats
+  bool gone = false, guesses_size = false;   // a Reshape to a shape with -1, which was a size that the runtime knew by its name
+  const ::saturate::Node* source = nullptr;  // of the model, where it has a body
+  bool in_integers = false;                  // the kernel of a unit (node_units.h): `op` is what it computes as floats
 };
 
 class LoadedGraph {
@@ -58,6 +58,7 @@ class LoadedGraph {
   std::optional<double> number(int v) const { return nodes_of(v).empty() ? number_of(g_, classes_[at(v)]) : std::nullopt; }
   bool is_commutative(int n) const { return nodes_[at(n)].op != kNone && e_.op(nodes_[at(n)].op).commutative; }
   bool is_shape_known(int v) const { return shape_known_[at(v)]; }
+  bool is_rank_known(int v) const { return rank_known_[at(v)]; }
   static void add_node(int n, LoadMatch<LoadedGraph>& m) { m.nodes.push_back(n); }
 
  private:
@@ -78,7 +79,10 @@ class LoadedGraph {
   void settle(const Model& model);
   bool is_computed(const LoadedNode& node, const std::vector<bool>& constant) const;
   void drop_what_is_computed();
+  void join_equal();
+  std::string constant_key(int v) const;
   void note_known_shapes(const Model& model);
+  bool is_told(int v, const ValueInfo& info) const;
   void join_shapes();
   bool joins_shape(LoadedNode& node);
   bool is_known(int v) const { return facts(v).constant && nodes_of(v).empty(); }
@@ -106,6 +110,7 @@ class LoadedGraph {
   void read_in_place_of(int n, int was, int now);
   bool joins_transposes(int n);
   void bypass(int n);
+  void read_everywhere(int was, int now);
   bool leaves_transpose(int n);
   void pass_transpose(int n);
 
@@ -127,8 +132,8 @@ class LoadedGraph {
   std::vector<LoadedNode> nodes_;
   std::vector<Id> classes_;  // by value, as are these
   std::vector<int> makers_, readers_;
-  std::vector<bool> shape_known_;
-  std::vector<std::vector<int>> users_;  // nodes; also such as are gone
+  std::vector<bool> shape_known_, rank_known_, is_input_;  // is_input_: of the graph itself
+  std::vector<std::vector<int>> users_;                    // nodes; also such as are gone
   std::vector<int> outputs_;
   std::unordered_map<std::string, int> names_;
   std::map<Id, int> others_;

@@ -5,6 +5,8 @@
 #include "extract/loaded_graph.h"
 #include "extract/price/op_features.h"
 #include "extract/price/op_sizes.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "onnx_bridge/convert/op_key.h"
 
 namespace saturate {
@@ -17,6 +19,7 @@ void LoadedGraph::settle(const Model& model) {
     before = count_gone();
     note_known_shapes(model);
     drop_what_is_computed();
+    join_equal();
     join_shapes();
   }
   note_known_shapes(model);
@@ -62,23 +65,84 @@ void LoadedGraph::drop_what_is_computed() {
     for (const int v : nodes_[n].inputs) users_[at(v)].push_back(static_cast<int>(n));
 }
 
+// Constants of one content have one key; "": it is none that is small.
+std::string LoadedGraph::constant_key(int v) const {
+  constexpr std::size_t kMost = 64;  // elements
+  if (!nodes_of(v).empty()) return "";
+  const Facts& f = facts(v);
+  if (f.constant) {
+    const auto value = g_.value(classes_[at(v)], kMost * sizeof(std::int64_t));
+    if (!value) return "";
+    const auto bytes = value->bytes();
+    return fmt::format("{}[{}]", dtype_name(value->dtype()), fmt::join(value->dims(), ",")) +
+           std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  if (!f.content || !f.shape) return "";
+  std::string out = fmt::format("{}[{}]", dtype_name(f.dtype), f.rank());
+  for (const Dim d : *f.content) {
+    const auto size = g_.dims().value(d);
+    if (!size) return "";
+    out += fmt::format(" {}", *size);
+  }
+  return out;
+}
+
+// Equal nodes are computed once, also where what they read has turned out to be one constant.
+void LoadedGraph::join_equal() {
+  std::map<std::vector<int>, int> known;
+  std::map<std::string, int> constants;
+  const auto same = [&](int v) {
+    const std::string key = constant_key(v);
+    return key.empty() ? v : constants.try_emplace(key, v).first->second;
+  };
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+    const LoadedNode& node = nodes_[at(n)];
+    if (node.gone || node.op == kNone || node.key.unique != 0 || node.source) continue;
+    std::vector<int> signature;
+    for (const int v : node.inputs) signature.push_back(same(v));
+    if (e_.op(node.op).commutative) std::sort(signature.begin(), signature.end());
+    signature.push_back(static_cast<int>(node.op));
+    const auto [it, is_new] = known.try_emplace(std::move(signature), n);
+    if (is_new || nodes_[at(it->second)].outputs.size() != node.outputs.size()) continue;
+    for (std::size_t o = 0; o < node.outputs.size(); ++o) read_everywhere(node.outputs[o], nodes_[at(it->second)].outputs[o]);
+    drop_if_unread(n);
+  }
+}
+
+// Whether the file tells as much of a shape as we know.
+bool LoadedGraph::is_told(int v, const ValueInfo& info) const {
+  const auto& told = info.type.shape;
+  const auto& known = facts(v).shape;
+  if (!told || !known || told->size() != known->size()) return false;
+  for (std::size_t i = 0; i < told->size(); ++i)
+    if (g_.dims().value((*known)[i]) && !std::holds_alternative<std::int64_t>((*told)[i])) return false;
+  return true;
+}
+
 // The runtime knows the shapes that the file tells, and those that follow from them without looking into values.
 void LoadedGraph::note_known_shapes(const Model& model) {
-  for (std::size_t v = 0; v < classes_.size(); ++v) shape_known_[v] = makers_[v] < 0;
-  std::vector<bool> told(classes_.size());
+  for (std::size_t v = 0; v < classes_.size(); ++v) shape_known_[v] = rank_known_[v] = makers_[v] < 0;
+  std::vector<bool> told(classes_.size()), ranked(classes_.size());
   for (const ValueInfo& info : model.graph.value_info)
-    if (const auto it = names_.find(info.name); it != names_.end() && info.type.shape) told[at(it->second)] = true;
+    if (const auto it = names_.find(info.name); it != names_.end() && info.type.shape)
+      ranked[at(it->second)] = true, told[at(it->second)] = is_told(it->second, info);
   for (const LoadedNode& node : nodes_) {
-    const bool by_values = one_of(node.key.op_type, {"Tile", "Slice", "Range", "Resize", "Pad", "Reshape", "ConstantOfShape"});
+    const std::string& op = node.key.op_type;
+    const bool makes_rank = one_of(op, {"Reshape", "ConstantOfShape"});
+    const bool by_values = makes_rank || one_of(op, {"Tile", "Slice", "Range", "Resize", "Pad"});
     const std::vector<int> of = nodes_of(node.inputs.empty() ? node.outputs[0] : node.inputs[0]);
-    const bool is_size = node.key.op_type == "Gather" && !of.empty() && nodes_[at(of[0])].key.op_type == "Shape";
-    bool known = !node.guesses_size;
+    const bool is_size = op == "Gather" && !of.empty() && nodes_[at(of[0])].key.op_type == "Shape";
+    bool known = !node.guesses_size, rank = true;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const int v = node.inputs[i];
       if (i == 0 && is_size) continue;  // whatever the rank is
-      known = known && shape_known_[at(v)] && (!by_values || (i == 0 && node.key.op_type != "ConstantOfShape") || nodes_of(v).empty());
+      const bool is_shape = by_values && (i > 0 || op == "ConstantOfShape"), is_there = !is_shape || nodes_of(v).empty();
+      known = known && shape_known_[at(v)] && is_there;
+      rank = rank && (is_shape && makes_rank ? shape_known_[at(v)] : rank_known_[at(v)]);  // as many as numbers
     }
-    for (const int v : node.outputs) shape_known_[at(v)] = known || told[at(v)];
+    if (one_of(op, {"If", "Loop", "Scan"})) known = rank = false;
+    if (op == "Shape") known = rank_known_[at(node.inputs[0])], rank = true;
+    for (const int v : node.outputs) shape_known_[at(v)] = known || told[at(v)], rank_known_[at(v)] = rank || ranked[at(v)];
   }
 }
 
@@ -144,8 +208,11 @@ std::optional<LoadedGraph::Cut> LoadedGraph::cut_of(int n) const {
   const bool slices = node.key.op_type == "Slice" && node.inputs.size() >= 4;
   if (node.gone || !(slices || node.key.op_type == "Gather") || !node.key.domain.empty() || !facts(node.inputs[0]).shape)
     return std::nullopt;
-  if (const auto of = nodes_of(node.inputs[0]); !of.empty())
-    if (const LoadedNode& maker = nodes_[at(of[0])]; maker.key.op_type == "Shape" || maker.outputs.size() > 1) return std::nullopt;
+  if (const auto of = nodes_of(node.inputs[0]); of.empty()) {
+    if (!is_input_[at(node.inputs[0])]) return std::nullopt;  // of the graph around it
+  } else if (const LoadedNode& maker = nodes_[at(of[0])]; maker.key.op_type == "Shape" || maker.outputs.size() > 1) {
+    return std::nullopt;
+  }
   const Attribute* given = find_attribute(node.key.attributes, "axis");
   const auto axis = slices ? number(node.inputs[3]) : std::optional<double>(given ? static_cast<double>(given->i()) : 0);
   const std::optional<double> begin = number(node.inputs[1]), end = slices  ? number(node.inputs[2])
@@ -176,8 +243,8 @@ void LoadedGraph::join_pieces() {
   for (auto& [what, pieces] : cuts) {
     const auto& [of, axis] = what;
     const auto& shape = facts(of).shape;
-    const auto size = shape && axis < facts(of).rank() && shape_known_[at(of)] ? g_.dims().value((*shape)[static_cast<std::size_t>(axis)])
-                                                                               : std::nullopt;
+    const auto size =
+        shape && axis < facts(of).rank() && shape_known_[at(of)] ? g_.dims().value((*shape)[static_cast<std::size_t>(axis)]) : std::nullopt;
     std::sort(pieces.begin(), pieces.end());
     std::int64_t next = 0;
     for (const auto& [begin, n] : pieces) next = begin == next ? std::min(of_node[n].end, size.value_or(0)) : -1;

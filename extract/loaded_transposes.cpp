@@ -17,9 +17,7 @@ Perm perm_of(const OpKey& key) {
   return perm ? Perm(perm->ints().begin(), perm->ints().end()) : Perm();
 }
 
-OpKey transpose_by(const Perm& perm) {
-  return make_key("", "Transpose", {Attribute::of("perm", perm)}, 1, static_cast<int>(perm.size()));
-}
+OpKey transpose_by(const Perm& perm) { return make_key("", "Transpose", {Attribute::of("perm", perm)}, 1, static_cast<int>(perm.size())); }
 
 bool changes_nothing(const Perm& perm) {
   for (std::size_t i = 0; i < perm.size(); ++i)
@@ -101,13 +99,7 @@ bool LoadedGraph::joins_transposes(int n) {
 
 // What reads the node's value reads its first input.
 void LoadedGraph::bypass(int n) {
-  const int of = nodes_[at(n)].inputs[0], made = value_of(n);
-  for (const int reader : std::exchange(users_[at(made)], {})) {
-    std::replace(nodes_[at(reader)].inputs.begin(), nodes_[at(reader)].inputs.end(), made, of);
-    users_[at(of)].push_back(reader);
-  }
-  std::replace(outputs_.begin(), outputs_.end(), made, of);
-  readers_[at(of)] += std::exchange(readers_[at(made)], 0);
+  read_everywhere(value_of(n), nodes_[at(n)].inputs[0]);
   drop_if_unread(n);
 }
 
@@ -152,7 +144,8 @@ void LoadedGraph::pass_transpose(int n) {
   drop_if_unread(transpose);
   shape_known_[at(sizes)] = shape_known_[at(made)], shape_known_[at(made)] = true;
   nodes_[at(n)].outputs[0] = sizes;
-  nodes_.push_back({make_key("", "Gather", {Attribute::of("axis", std::int64_t{0})}, 1, 1), kNone, {}, {sizes}, {made}, {}});  // and the indices
+  nodes_.push_back(
+      {make_key("", "Gather", {Attribute::of("axis", std::int64_t{0})}, 1, 1), kNone, {}, {sizes}, {made}, {}});  // and the indices
   makers_[at(made)] = last, readers_[at(sizes)] = 1, users_[at(sizes)].push_back(last);
 }
 

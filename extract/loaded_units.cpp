@@ -102,7 +102,8 @@ void LoadedGraph::join_unit(int n, const Unit& found) {
   attributes.insert(attributes.end(), found.unit->kernel_attributes.begin(), found.unit->kernel_attributes.end());
   const std::size_t colon = kernel.find("::");
   const bool foreign = colon != std::string::npos;
-  node.key = make_key(foreign ? kernel.substr(0, colon) : "", foreign ? kernel.substr(colon + 2) : kernel, std::move(attributes), 1, std::nullopt);
+  node.key =
+      make_key(foreign ? kernel.substr(0, colon) : "", foreign ? kernel.substr(colon + 2) : kernel, std::move(attributes), 1, std::nullopt);
   node.key.role = UnitRole::kFused;
   node.in_integers = true;
 }

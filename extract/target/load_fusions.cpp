@@ -59,6 +59,7 @@ struct EGraphView {
   std::optional<double> number(Id id) const { return number_of(g, id); }
   bool is_commutative(NodeId n) const { return e.op(e.node(n).op).commutative; }
   static bool is_shape_known(Id) { return true; }
+  static bool is_rank_known(Id) { return true; }
   void add_node(NodeId n, LoadMatch<EGraphView>& m) const {
     const auto it = fused.of.find(n);
     if (it == fused.of.end()) {

@@ -7,7 +7,7 @@
 //   output_of(node, i)               its output i, where that is a value
 //   facts(value), number(value)      number: of a constant of one element
 //   is_commutative(node)
-//   is_shape_known(value)            to the runtime, which proves less than we do
+//   is_shape_known(value)            to the runtime, which proves less than we do; and is_rank_known(value)
 //   add_node(node, match)            notes that the match has this node
 #pragma once
 
@@ -174,13 +174,15 @@ class LoadGuards {
   bool hold(const LoadMatch<View>& m) const {
     const auto facts = [&](const std::string& name) -> const Facts& { return view_.facts(m.values.at(name)); };
     for (const auto& [name, ranks] : fusion_.ranks)
-      if (!facts(name).shape || std::find(ranks.begin(), ranks.end(), facts(name).rank()) == ranks.end()) return false;
+      if (!facts(name).shape || !view_.is_rank_known(m.values.at(name)) ||
+          std::find(ranks.begin(), ranks.end(), facts(name).rank()) == ranks.end())
+        return false;
     for (const auto& [axes, of] : fusion_.last_axis)
       if (!is_last_axis(view_.number(m.values.at(axes)), facts(of))) return false;
     for (const std::string& name : fusion_.one_element)
       if (!all_sizes(facts(name), [](std::optional<std::int64_t> size) { return size == 1; })) return false;
     for (const std::string& name : fusion_.all_sizes_known)
-      if (!all_sizes(facts(name), [](std::optional<std::int64_t> size) { return size.has_value(); })) return false;
+      if (!view_.is_shape_known(m.values.at(name)) || !all_sizes(facts(name), [](auto size) { return size.has_value(); })) return false;
     for (const std::string& name : fusion_.swaps_last_two)
       if (!swaps_last_two(view_.key(m.operators.at(name)))) return false;
     for (const auto& [name, least] : fusion_.at_least)

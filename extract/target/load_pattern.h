@@ -54,15 +54,15 @@ struct LoadFusion {
   std::map<std::string, std::string> last_axis;                           // by value: it is the last axis of this one
   std::vector<std::string> one_element, all_sizes_known, swaps_last_two;  // Transposes; all others are values
   std::vector<std::string> same_shape;
-  std::map<std::string, std::string> same_type;  // by value or operator: it has the element type of this one
+  std::map<std::string, std::string> same_type;   // by value or operator: it has the element type of this one
   std::map<std::string, std::string> same_rank;   // likewise
   std::map<std::string, std::string> per_filter;  // by value: it is a number for each filter of these weights
   std::vector<std::string> may_stay;              // operators that others may read, too: these then run for them
   bool basic = false;                             // made at ENABLE_BASIC, before units are looked for
   bool in_order = false;                          // inputs stand as the pattern has them
-  std::map<std::string, double> at_least;        // by value: the number that it is at least
-  std::map<std::string, int> beside;             // operators that it takes beside
-  std::string since, before;                     // releases of the runtime; "": all
+  std::map<std::string, double> at_least;         // by value: the number that it is at least
+  std::map<std::string, int> beside;              // operators that it takes beside
+  std::string since, before;                      // releases of the runtime; "": all
 };
 
 // The operator that `becomes` names, of UnitRole::kFused. `others`: attributes that it gets beside its own, where they are known.

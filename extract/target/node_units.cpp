@@ -325,7 +325,8 @@ bool takes(const OnnxEGraph& g, const NodeUnit& unit, std::span<const Id> childr
   for (std::size_t i = 0; i < children.size(); ++i) {
     const NodeId part = part_of(g, children[i]);
     const auto* dtypes = dequantized_from(unit, i);
-    if (part == kNone && (!dtypes || g.facts(children[i]).kind == Facts::Kind::kAbsent || is_quantized_at_load(unit, i, g.facts(children[i]))))
+    if (part == kNone &&
+        (!dtypes || g.facts(children[i]).kind == Facts::Kind::kAbsent || is_quantized_at_load(unit, i, g.facts(children[i]))))
       continue;
     if (part == kNone || !dtypes || !holds(*dtypes, g.facts(g.egraph().node(part).children[0]).dtype)) return false;
   }

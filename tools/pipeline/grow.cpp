@@ -238,8 +238,7 @@ class Grower {
   absl::StatusOr<AtLoad> loaded_graph(const Grown& graph, const std::map<std::string, std::int64_t>& sizes) const {
     OnnxEGraph& g = *graph.g;
     const auto calls = [&](const Node& node) { return called_function(*graph.model, node) != nullptr; };
-    if (std::ranges::none_of(graph.model->graph.nodes, calls))
-      return load_as_it_is(g, graph.lowered, task_.target, task_.cost, sizes);
+    if (std::ranges::none_of(graph.model->graph.nodes, calls)) return load_as_it_is(g, graph.lowered, task_.target, task_.cost, sizes);
     add_node_units(g, graph.lowered, task_.target);
     if (prices_fusions(task_.cost)) add_load_fusions(g, task_.target);
     ExtractOptions options;
