@@ -72,7 +72,12 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   const auto other = extractor->run(p.plain, {.seconds = options.extractor_seconds, .seed = 1});
   if (!other.ok()) return other.status();
   NodeChoice choice = clearly_less(other->cost, search.cost(), kLeastGain) ? other->choice : search.choice();
-  if (options.memory_slack > 0) choice = least_memory(g, lowered, p, choice, options);
+  if (options.memory_slack > 0) {
+    NodeChoice less = least_memory(g, lowered, p, choice, options);
+    // What the runtime fuses by itself may cost more than the share that is given away.
+    const auto cost_of = [&](const NodeChoice& of) { return at_load(g, prices_fusions(cost) ? &target : nullptr, p, of).price.cost; };
+    if (cost_of(less) <= cost_of(choice) * (1 + options.memory_slack)) choice = std::move(less);
+  }
   const Target* loading = prices_fusions(cost) ? &target : nullptr;
   AtLoad was = at_load(g, loading, p, inside.ok() ? *inside : own), now = at_load(g, loading, p, choice);
   // What the runtime makes of the model as it came may be cheaper than all that extraction looks at.

@@ -46,6 +46,7 @@ struct AtLoad {
   Price price;
   std::map<std::string, std::size_t> operators;  // "Op", "domain::Op"
   std::map<std::string, double> cost;            // by family of operators whose times are comparable (op_features.h)
+  std::map<const Node*, bool> taken;             // Ifs that the runtime replaces by a branch: whether that is the first
 };
 // What of the one over the other is to be expected: least and most, with 90 % confidence. Prices of families are wrong by `relative_error`
 // (one standard deviation), each by as much in both, and the change as a whole by what trained models show.
@@ -53,7 +54,7 @@ std::pair<double, double> ratio_range(const AtLoad& before, const AtLoad& after,
 // Whether `after` costs more, however prices are wrong: with 90 % confidence, where both are run at the sizes and on the machine of the
 // table.
 bool is_dearer(const AtLoad& before, const AtLoad& after, double relative_error);
-// Of a lowered model as it stands, without quantizers and calls of functions. `usual_sizes`: of symbols without a size.
+// Of a lowered model as it stands, without calls of functions and without what its bodies hold. `usual_sizes`: of symbols without a size.
 AtLoad load_as_it_is(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
                      const std::map<std::string, std::int64_t>& usual_sizes);
 // `choice` may hold spellings or what is made of them. What is made costs as in the problem, where it is dearer than the operator, so that

@@ -54,10 +54,12 @@ struct EGraphView {
     return out;
   }
   Id value_of(NodeId n) const { return e.find(e.class_of(n)); }
+  static std::optional<Id> output_of(NodeId, std::size_t) { return std::nullopt; }
   const Facts& facts(Id id) const { return g.facts(id); }
   std::optional<double> number(Id id) const { return number_of(g, id); }
   bool is_commutative(NodeId n) const { return e.op(e.node(n).op).commutative; }
   static bool is_shape_known(Id) { return true; }
+  static bool is_rank_known(Id) { return true; }
   void add_node(NodeId n, LoadMatch<EGraphView>& m) const {
     const auto it = fused.of.find(n);
     if (it == fused.of.end()) {
@@ -115,7 +117,7 @@ class Adder {
 
  private:
   void add(const LoadPattern& becomes, Id id, const LoadMatch<EGraphView>& m) {
-    MadeAtLoad<EGraphView> fused = made_at_load(view_, becomes, m);
+    MadeAtLoad<EGraphView> fused = made_at_load(view_, becomes, m, [](const auto&) { return kNone; });
     // It says less than the spelling (no scale of a product, no epsilon), so that one of another class is another operator.
     fused.key.overload = fmt::format("{}", e_.find(id));
     if (std::find(fused.inputs.begin(), fused.inputs.end(), e_.find(id)) != fused.inputs.end()) return;
@@ -155,11 +157,11 @@ void add_load_fusions(OnnxEGraph& g, const Target& target) {
   Adder adder(g);
   adder.look_for(fusions);
   for (const LoadFusion* fusion : fusions)
-    if (fusion->becomes.what == LoadPattern::What::kOperator) adder.add(*fusion);  // rules know what is a value
+    if (fusion->becomes.what == LoadPattern::What::kOperator && is_of_choices(*fusion)) adder.add(*fusion);  // rules know what is a value
 }
 
 DroppedAtLoad::DroppedAtLoad(const OnnxEGraph& g, const Target& target) : g_(g), fusions_(load_fusions_of(target)) {
-  std::erase_if(fusions_, [](const LoadFusion* f) { return f->becomes.what != LoadPattern::What::kValue; });
+  std::erase_if(fusions_, [](const LoadFusion* f) { return f->becomes.what != LoadPattern::What::kValue || !is_of_choices(*f); });
 }
 
 bool DroppedAtLoad::has(NodeId node) const {

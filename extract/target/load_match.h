@@ -4,9 +4,10 @@
 //   bits_of(value)                   operator_bit() of each, together
 //   key(node), inputs(node)          of canonical form
 //   value_of(node)                   what it makes
+//   output_of(node, i)               its output i, where that is a value
 //   facts(value), number(value)      number: of a constant of one element
 //   is_commutative(node)
-//   is_shape_known(value)            to the runtime, which proves less than we do
+//   is_shape_known(value)            to the runtime, which proves less than we do; and is_rank_known(value)
 //   add_node(node, match)            notes that the match has this node
 #pragma once
 
@@ -85,6 +86,10 @@ class LoadMatcher {
         return with_leaf(v, m, next);
       }
       case LoadPattern::What::kValue: {
+        if (pattern.output > 0) {
+          const auto op = m.operators.find(pattern.name);
+          return op != m.operators.end() && view_.output_of(op->second, pattern.output) == v && next();
+        }
         if (const auto op = m.operators.find(pattern.name); op != m.operators.end()) return view_.value_of(op->second) == v && next();
         if (pattern.constant && !view_.facts(v).constant) return false;
         const auto [it, is_new] = m.values.emplace(pattern.name, v);
@@ -116,7 +121,7 @@ class LoadMatcher {
   bool node(const LoadPattern& pattern, Node n, Match& m, const Next& next) const {
     auto inputs = view_.inputs(n);
     const bool as_it_is = may_be(pattern, inputs);
-    const bool turns = inputs.size() == 2 && inputs[0] != inputs[1] && view_.is_commutative(n);
+    const bool turns = !pattern.in_order && inputs.size() == 2 && inputs[0] != inputs[1] && view_.is_commutative(n);
     if (!as_it_is && !turns) return false;
     const bool named = !pattern.name.empty() && m.operators.emplace(pattern.name, n).second;
     const std::size_t nodes = m.nodes.size(), leaves = m.leaves.size();
@@ -169,19 +174,25 @@ class LoadGuards {
   bool hold(const LoadMatch<View>& m) const {
     const auto facts = [&](const std::string& name) -> const Facts& { return view_.facts(m.values.at(name)); };
     for (const auto& [name, ranks] : fusion_.ranks)
-      if (!facts(name).shape || std::find(ranks.begin(), ranks.end(), facts(name).rank()) == ranks.end()) return false;
+      if (!facts(name).shape || !view_.is_rank_known(m.values.at(name)) ||
+          std::find(ranks.begin(), ranks.end(), facts(name).rank()) == ranks.end())
+        return false;
     for (const auto& [axes, of] : fusion_.last_axis)
       if (!is_last_axis(view_.number(m.values.at(axes)), facts(of))) return false;
     for (const std::string& name : fusion_.one_element)
       if (!all_sizes(facts(name), [](std::optional<std::int64_t> size) { return size == 1; })) return false;
     for (const std::string& name : fusion_.all_sizes_known)
-      if (!all_sizes(facts(name), [](std::optional<std::int64_t> size) { return size.has_value(); })) return false;
+      if (!view_.is_shape_known(m.values.at(name)) || !all_sizes(facts(name), [](auto size) { return size.has_value(); })) return false;
     for (const std::string& name : fusion_.swaps_last_two)
       if (!swaps_last_two(view_.key(m.operators.at(name)))) return false;
     for (const auto& [name, least] : fusion_.at_least)
       if (!(view_.number(m.values.at(name)).value_or(-1) >= least)) return false;
+    for (const auto& [name, weights] : fusion_.per_filter)
+      if (!is_per_filter(facts(name), facts(weights))) return false;
     for (const auto& [name, other] : fusion_.same_type)
-      if (dtype_of(name, m) != dtype_of(other, m)) return false;
+      if (facts_of(name, m).dtype != facts_of(other, m).dtype) return false;
+    for (const auto& [name, other] : fusion_.same_rank)
+      if (!facts_of(name, m).shape || !facts_of(other, m).shape || facts_of(name, m).rank() != facts_of(other, m).rank()) return false;
     for (const std::string& name : fusion_.same_shape)
       if (!facts(name).shape || facts(name).shape != facts(fusion_.same_shape.front()).shape || !view_.is_shape_known(m.values.at(name)))
         return false;
@@ -189,14 +200,23 @@ class LoadGuards {
   }
 
  private:
-  DType dtype_of(const std::string& name, const LoadMatch<View>& m) const {
+  const Facts& facts_of(const std::string& name, const LoadMatch<View>& m) const {
     const auto op = m.operators.find(name);
-    return view_.facts(op == m.operators.end() ? m.values.at(name) : view_.value_of(op->second)).dtype;
+    return view_.facts(op == m.operators.end() ? m.values.at(name) : view_.value_of(op->second));
   }
 
   template <typename Test>
   bool all_sizes(const Facts& f, const Test& test) const {
     return f.shape && std::all_of(f.shape->begin(), f.shape->end(), [&](Dim d) { return test(dims_.value(d)); });
+  }
+
+  // A number for each filter, along the axis of channels.
+  bool is_per_filter(const Facts& f, const Facts& weights) const {
+    if (!f.shape || !weights.shape || (f.rank() != weights.rank() && f.rank() != weights.rank() - 1)) return false;
+    const std::size_t channels = f.rank() == weights.rank() ? 1 : 0;
+    for (std::size_t i = 0; i < f.shape->size(); ++i)
+      if (i == channels ? (*f.shape)[i] != (*weights.shape)[0] : dims_.value((*f.shape)[i]) != 1) return false;
+    return true;
   }
 
   static bool is_last_axis(std::optional<double> axis, const Facts& of) {
@@ -225,12 +245,17 @@ struct MadeAtLoad {
   std::vector<typename View::Value> inputs;
 };
 
-template <typename View>
-MadeAtLoad<View> made_at_load(const View& view, const LoadPattern& becomes, const LoadMatch<View>& m) {
+// `nested`: what is made for an operator among the inputs, as a value.
+template <typename View, typename Nested>
+MadeAtLoad<View> made_at_load(const View& view, const LoadPattern& becomes, const LoadMatch<View>& m, const Nested& nested) {
   MadeAtLoad<View> out;
   for (const LoadPattern& input : becomes.children) {
     if (input.what == LoadPattern::What::kRest) {
       out.inputs.insert(out.inputs.end(), m.rest.begin(), m.rest.end());
+      continue;
+    }
+    if (input.what == LoadPattern::What::kOperator) {
+      out.inputs.push_back(nested(made_at_load(view, input, m, nested)));
       continue;
     }
     const auto op = m.operators.find(input.name);

@@ -1,7 +1,9 @@
 #include "extract/target/load_pattern.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdlib>
 
 #include "egraph/read_json.h"
 #include "extract/builtin_runtimes.h"
@@ -79,6 +81,10 @@ class Parser {
     out.name = out.operators.front();
     out.operators.clear();
     out.constant = skip("!");
+    if (const std::size_t dot = out.name.find('.'); dot != std::string::npos) {
+      out.output = static_cast<std::size_t>(std::atoi(out.name.c_str() + dot + 1));
+      out.name.resize(dot);
+    }
     return true;
   }
 
@@ -120,6 +126,26 @@ class Parser {
 
 }  // namespace
 
+namespace {
+
+void keep_order(LoadPattern& pattern) {
+  pattern.in_order = true;
+  for (LoadPattern& child : pattern.children) keep_order(child);
+}
+
+bool has_other_outputs(const LoadPattern& pattern) {
+  return pattern.output > 0 || std::any_of(pattern.children.begin(), pattern.children.end(), has_other_outputs);
+}
+
+}  // namespace
+
+bool is_of_choices(const LoadFusion& fusion) {
+  const auto& made = fusion.becomes.children;
+  const auto is_operator = [](const LoadPattern& p) { return p.what == LoadPattern::What::kOperator; };
+  return !fusion.in_order && fusion.may_stay.empty() && !has_other_outputs(fusion.pattern) &&
+         std::none_of(made.begin(), made.end(), is_operator);
+}
+
 absl::StatusOr<LoadPattern> parse_load_pattern(std::string_view text) { return Parser(text).whole(); }
 
 const std::vector<LoadFusion>& known_load_fusions() {
@@ -138,6 +164,12 @@ const std::vector<LoadFusion>& known_load_fusions() {
       fusion.swaps_last_two = f.value("swaps_last_two", Names());
       fusion.same_shape = f.value("same_shape", Names());
       fusion.same_type = f.value("same_type", std::map<std::string, std::string>());
+      fusion.same_rank = f.value("same_rank", std::map<std::string, std::string>());
+      fusion.per_filter = f.value("per_filter", std::map<std::string, std::string>());
+      fusion.may_stay = f.value("may_stay", Names());
+      fusion.basic = f.value("basic", false);
+      fusion.in_order = f.value("in_order", false);
+      if (fusion.in_order) keep_order(fusion.pattern);
       fusion.at_least = f.value("at_least", std::map<std::string, double>());
       fusion.beside = f.value("beside", std::map<std::string, int>());
       fusion.since = f.value("since", std::string()), fusion.before = f.value("before", std::string());

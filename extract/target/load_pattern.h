@@ -3,7 +3,7 @@
 // A word in small letters is any value, the same one wherever it stands; with ! behind it, a constant. A number is a constant of one
 // element with this value. `Relu|Tanh(x)`: one of several operators; `c=Conv(x,w,...)`: its name, and whatever further inputs it has. In
 // square brackets attributes: of a pattern those that it must have, of what it becomes those that it gets, *c for those of the operator
-// named c.
+// named c. `c.1` is the second value that it makes. What it becomes may be operators of operators, `Mul(x,HardSigmoid(x))`.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,8 @@ struct LoadPattern {
   std::string name;       // of a value, or of an operator; "" where it has none
   bool constant = false;  // the value is one
   double number = 0;
+  std::size_t output = 0;                                      // of the operator that is named so; 0: its first value, or a value's name
+  bool in_order = false;                                       // the inputs of a commutative operator, too
   std::vector<std::string> operators;                          // "Relu", "com.microsoft::Gelu"
   std::uint64_t operator_bits = 0;                             // of these
   std::map<std::string, std::vector<std::string>> attributes;  // each as JSON text, in a list of one
@@ -52,10 +54,15 @@ struct LoadFusion {
   std::map<std::string, std::string> last_axis;                           // by value: it is the last axis of this one
   std::vector<std::string> one_element, all_sizes_known, swaps_last_two;  // Transposes; all others are values
   std::vector<std::string> same_shape;
-  std::map<std::string, std::string> same_type;  // by value or operator: it has the element type of this one
-  std::map<std::string, double> at_least;        // by value: the number that it is at least
-  std::map<std::string, int> beside;             // operators that it takes beside
-  std::string since, before;                     // releases of the runtime; "": all
+  std::map<std::string, std::string> same_type;   // by value or operator: it has the element type of this one
+  std::map<std::string, std::string> same_rank;   // likewise
+  std::map<std::string, std::string> per_filter;  // by value: it is a number for each filter of these weights
+  std::vector<std::string> may_stay;              // operators that others may read, too: these then run for them
+  bool basic = false;                             // made at ENABLE_BASIC, before units are looked for
+  bool in_order = false;                          // inputs stand as the pattern has them
+  std::map<std::string, double> at_least;         // by value: the number that it is at least
+  std::map<std::string, int> beside;              // operators that it takes beside
+  std::string since, before;                      // releases of the runtime; "": all
 };
 
 // The operator that `becomes` names, of UnitRole::kFused. `others`: attributes that it gets beside its own, where they are known.
@@ -66,6 +73,8 @@ inline bool stays_quantized(const OpKey& key) { return key.op_type == "Dequantiz
 
 // Those of ONNX Runtime's CPU provider at ENABLE_EXTENDED, in the order in which it makes them.
 const std::vector<LoadFusion>& known_load_fusions();
+// Whether a choice of e-nodes can hold it: those have one value each, no order of inputs, and are made into one.
+bool is_of_choices(const LoadFusion& fusion);
 // Of these, those that the release makes to which a target is held; of the newest one where it is held to none.
 std::vector<const LoadFusion*> load_fusions_of(const Target& target);
 

@@ -43,6 +43,15 @@ class UnitReaders {
   absl::flat_hash_set<Id> outputs_;
 };
 
+const std::vector<std::string>* dequantized_from(const NodeUnit& unit, std::size_t i) {
+  if (i >= unit.inputs.size()) return unit.variadic ? &unit.inputs.back() : nullptr;
+  return unit.inputs[i].empty() ? nullptr : &unit.inputs[i];
+}
+
+bool is_quantized_at_load(const NodeUnit& unit, std::size_t i, const Facts& f) {
+  return unit.quantized_at_load.contains(static_cast<int>(i)) && f.constant && f.dtype == DType::kFloat && f.shape && f.rank() == 1;
+}
+
 namespace {
 
 // At equal cost the integer operator itself is taken.
@@ -61,19 +70,6 @@ bool is_operator(const OpKey& key, std::string_view op_type) {
 
 bool holds(const std::vector<std::string>& dtypes, DType dtype) {
   return std::find(dtypes.begin(), dtypes.end(), dtype_name(dtype)) != dtypes.end();
-}
-
-// The types of the integers that the unit dequantizes for input `i`; null where it reads that as it is.
-const std::vector<std::string>* dequantized_from(const NodeUnit& unit, std::size_t i) {
-  if (i >= unit.inputs.size()) return unit.variadic ? &unit.inputs.back() : nullptr;
-  return unit.inputs[i].empty() ? nullptr : &unit.inputs[i];
-}
-
-// Whether the runtime quantizes what the unit reads as input `i`: a vector of floats, which with the scale of constant integers (the
-// weights) is a vector of integers.
-bool is_quantized_at_load(const OnnxEGraph& g, const NodeUnit& unit, std::size_t i, Id id) {
-  const Facts& f = g.facts(id);
-  return unit.quantized_at_load.contains(static_cast<int>(i)) && f.constant && f.dtype == DType::kFloat && f.shape && f.rank() == 1;
 }
 
 bool is_convolution(std::string_view op) { return op == "Conv" || op == "FusedConv" || op == "ConvTranspose"; }
@@ -141,7 +137,7 @@ class UnitFinder {
       const ENode add = e_.node(m);
       if (!is_operator(g_.key(add.op), "Add") || add.children.size() != 2) continue;
       for (const std::size_t i : {0, 1})
-        if (e_.find(add.children[i]) == id && is_quantized_at_load(g_, *joined, 2, add.children[1 - i])) {
+        if (e_.find(add.children[i]) == id && is_quantized_at_load(*joined, 2, g_.facts(add.children[1 - i]))) {
           FoundUnit f{&*unit, n, m, kNone, sum, {}};
           around(f, found);
         }
@@ -193,7 +189,7 @@ class UnitFinder {
       f.dequantizers.push_back(kNone);
       if (!dequantized_from(unit, i) || absent(node.children[i])) continue;
       f.dequantizers.back() = dequantizer(unit, i, e_.find(node.children[i]), missed);
-      if (f.dequantizers.back() == kNone && is_quantized_at_load(g_, unit, i, node.children[i])) continue;
+      if (f.dequantizers.back() == kNone && is_quantized_at_load(unit, i, g_.facts(node.children[i]))) continue;
       if (f.dequantizers.back() == kNone) {
         missed.there = there;
         return missed;
@@ -329,7 +325,8 @@ bool takes(const OnnxEGraph& g, const NodeUnit& unit, std::span<const Id> childr
   for (std::size_t i = 0; i < children.size(); ++i) {
     const NodeId part = part_of(g, children[i]);
     const auto* dtypes = dequantized_from(unit, i);
-    if (part == kNone && (!dtypes || g.facts(children[i]).kind == Facts::Kind::kAbsent || is_quantized_at_load(g, unit, i, children[i])))
+    if (part == kNone &&
+        (!dtypes || g.facts(children[i]).kind == Facts::Kind::kAbsent || is_quantized_at_load(unit, i, g.facts(children[i]))))
       continue;
     if (part == kNone || !dtypes || !holds(*dtypes, g.facts(g.egraph().node(part).children[0]).dtype)) return false;
   }

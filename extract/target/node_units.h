@@ -15,6 +15,12 @@
 
 namespace saturate {
 
+// The types of the integers that the unit dequantizes for input `i`; null where it reads that as it is.
+const std::vector<std::string>* dequantized_from(const NodeUnit& unit, std::size_t i);
+// Whether the runtime quantizes what the unit reads as input `i`: a vector of floats, which with the scale of constant integers (the
+// weights) is a vector of integers.
+bool is_quantized_at_load(const NodeUnit& unit, std::size_t i, const Facts& f);
+
 // Adds the units that the target's runtime would find in any choice of e-nodes, but for coarse ones that the model does not have.
 void add_node_units(OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
 

@@ -47,7 +47,10 @@ TEST(LoadPattern, TheTableIsWhole) {
     for (const auto& [axes, of] : f.last_axis) used.insert({axes, of});
     for (const auto& [name, least] : f.at_least) used.insert(name);
     for (const auto& [name, other] : f.same_type) used.insert({name, other});
-    for (const auto* list : {&f.one_element, &f.all_sizes_known, &f.swaps_last_two, &f.same_shape}) used.insert(list->begin(), list->end());
+    for (const auto& [name, other] : f.same_rank) used.insert({name, other});
+    for (const auto& [name, weights] : f.per_filter) used.insert({name, weights});
+    for (const auto* list : {&f.may_stay, &f.one_element, &f.all_sizes_known, &f.swaps_last_two, &f.same_shape})
+      used.insert(list->begin(), list->end());
     for (const std::string& name : used) EXPECT_TRUE(there.contains(name)) << f.text << ": " << name;
     EXPECT_EQ(f.pattern.what, LoadPattern::What::kOperator) << f.text;
   }

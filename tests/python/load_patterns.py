@@ -60,7 +60,8 @@ def parse(text):
     return out
 
 
-RANKED = {1: [8], 2: [4, 8], 3: [2, 4, 8], 4: [2, 3, 4, 8]}
+OUTPUTS = {"DynamicQuantizeLinear": 3}
+RANKED = {0: [], 1: [8], 2: [4, 8], 3: [2, 4, 8], 4: [2, 3, 4, 8]}
 
 
 class Builder:
@@ -96,7 +97,7 @@ class Builder:
             self.named[name] = name
         else:
             self.inputs[name] = self.shape_of(name)
-            self.nodes.append(helper.make_node("Neg", [name], [f"{name}.neg"]))
+            self.nodes.append(helper.make_node("Not" if self.types.get(name) == "bool" else "Neg", [name], [f"{name}.neg"]))
             self.named[name] = f"{name}.neg"
         return self.named[name]
 
@@ -117,7 +118,10 @@ class Builder:
         if op.startswith("Reduce") and self.opset < 18 and len(names) > 1:
             attributes["axes"] = self.integers[names.pop()]
         output = f"value{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, names, [output], domain=domain, **attributes))
+        outputs = [output, f"{output}.1", f"{output}.2"][:OUTPUTS.get(op, 1)]
+        self.nodes.append(helper.make_node(op, names, outputs, domain=domain, **attributes))
+        if name:
+            self.named |= {f"{name}.{i}": o for i, o in enumerate(outputs)}
         if name:
             self.named[name] = output
         return output

@@ -222,8 +222,9 @@ class Grower {
     const Grown* graph = nullptr;
     const Node* node = nullptr;
   };
-  // Adds what runs once the target's runtime has loaded the graph as it is, and its bodies once each.
-  absl::Status load(const Model& model, Around outside, std::map<std::string, std::int64_t> sizes, int depth, AtLoad& sum) const {
+  // Adds what runs once the target's runtime has loaded the graph as it is, and its bodies once each. `share`: of runs, for the price.
+  absl::Status load(const Model& model, Around outside, std::map<std::string, std::int64_t> sizes, int depth, double share,
+                    AtLoad& sum) const {
     Grown graph;
     graph.model = &model;
     if (auto s = lowered(graph, outside); !s.ok()) return s;
@@ -231,25 +232,26 @@ class Grower {
     const absl::StatusOr<AtLoad> made = loaded_graph(graph, sizes);
     if (!made.ok()) return made.status();
     const AtLoad& loaded = *made;
-    sum.price += loaded.price;
+    sum.price += loaded.price * share;
     for (const auto& [op, count] : loaded.operators) sum.operators[op] += count;
-    for (const auto& [family, cost] : loaded.cost) sum.cost[family] += cost;
+    for (const auto& [family, cost] : loaded.cost) sum.cost[family] += cost * share;
     for (const Node& node : model.graph.nodes)
-      for (const Attribute& a : node.attributes)
-        if (a.type == AttributeType::kGraph && depth < kMaxBodyDepth && bodies_++ < kMostBodies) {
-          const Model body = model_of_body(model, a.g());
-          (void)load(body, {&graph, &node}, sizes, depth + 1, sum);  // one that cannot be lowered has no price
-        }
+      for (const Attribute& a : node.attributes) {
+        if (a.type != AttributeType::kGraph || depth >= kMaxBodyDepth || bodies_++ >= kMostBodies) continue;
+        const auto taken = loaded.taken.find(&node);
+        if (taken != loaded.taken.end() && taken->second != (a.name == "then_branch")) continue;
+        const bool either = node.op_type == "If" && taken == loaded.taken.end();
+        const Model body = model_of_body(model, a.g());
+        (void)load(body, {&graph, &node}, sizes, depth + 1, either ? share / 2 : share, sum);  // one that cannot be lowered has no price
+      }
     return absl::OkStatus();
   }
 
-  // Integer kernels span operators and quantizers, and calls hold what they run: those are chosen in the e-graph.
+  // Calls hold what they run: that is chosen in the e-graph.
   absl::StatusOr<AtLoad> loaded_graph(const Grown& graph, const std::map<std::string, std::int64_t>& sizes) const {
     OnnxEGraph& g = *graph.g;
-    const auto quantizes = [&](const Source& s) { return s.op != kNone && g.key(s.op).op_type == "DequantizeLinear"; };
-    const auto& sources = graph.lowered.sources;
-    if (graph.lowered.inlined.empty() && std::none_of(sources.begin(), sources.end(), quantizes))
-      return load_as_it_is(g, graph.lowered, task_.target, task_.cost, sizes);
+    const auto calls = [&](const Node& node) { return called_function(*graph.model, node) != nullptr; };
+    if (std::ranges::none_of(graph.model->graph.nodes, calls)) return load_as_it_is(g, graph.lowered, task_.target, task_.cost, sizes);
     add_node_units(g, graph.lowered, task_.target);
     if (prices_fusions(task_.cost)) add_load_fusions(g, task_.target);
     ExtractOptions options;
@@ -365,7 +367,7 @@ absl::StatusOr<GrowResult> grow(const Model& model, const std::set<std::string>&
 
 absl::StatusOr<AtLoad> load(const Model& model, const Task& task) {
   AtLoad sum;
-  if (auto s = Grower({}, task).load(model, {}, numbers_of(task.sizes), 0, sum); !s.ok()) return s;
+  if (auto s = Grower({}, task).load(model, {}, numbers_of(task.sizes), 0, 1, sum); !s.ok()) return s;
   return sum;
 }
 
