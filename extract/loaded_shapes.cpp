@@ -10,6 +10,13 @@
 #include "onnx_bridge/convert/op_key.h"
 
 namespace saturate {
+namespace {
+
+bool has_body(const OpKey& key) {
+  return std::any_of(key.attributes.begin(), key.attributes.end(), [](const Attribute& a) { return a.type == AttributeType::kGraph; });
+}
+
+}  // namespace
 
 // What is known makes more to be computed, and that more to be known.
 void LoadedGraph::settle(const Model& model) {
@@ -34,7 +41,7 @@ std::size_t LoadedGraph::count_gone() const {
 // What hangs on constants alone and on shapes that are known, but for weights that stay quantized.
 bool LoadedGraph::is_computed(const LoadedNode& node, const std::vector<bool>& constant) const {
   if (stays_quantized(node.key) || node.key.unique != 0) return false;
-  if (one_of(node.key.op_type, {"If", "Loop", "Scan", "CastLike"})) return false;
+  if (has_body(node.key) || node.key.op_type == "CastLike") return false;
   if (node.key.op_type == "Shape" || node.key.op_type == "Size") {
     const int of = node.inputs.front();
     const auto& shape = facts(of).shape;
@@ -140,7 +147,7 @@ void LoadedGraph::note_known_shapes(const Model& model) {
       known = known && shape_known_[at(v)] && is_there;
       rank = rank && (is_shape && makes_rank ? shape_known_[at(v)] : rank_known_[at(v)]);  // as many as numbers
     }
-    if (one_of(op, {"If", "Loop", "Scan"})) known = rank = false;
+    if (has_body(node.key)) known = rank = false;
     if (op == "Shape") known = rank_known_[at(node.inputs[0])], rank = true;
     for (const int v : node.outputs) shape_known_[at(v)] = known || told[at(v)], rank_known_[at(v)] = rank || ranked[at(v)];
   }
