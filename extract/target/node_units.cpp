@@ -10,6 +10,7 @@
 #include "extract/extract.h"
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
+#include "extract/price/price.h"
 #include "extract/target/coarse_units.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/target_json.h"

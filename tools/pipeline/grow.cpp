@@ -311,8 +311,9 @@ class Grower {
     graph.g->pass_over_empty_tensors();
     graph.g->refuse_by(refusals_of(task_.target, opset_limit(*graph.model, task_)));
     auto made = lower(*graph.model, *graph.g, options);
-    if (made.ok()) graph.lowered = *std::move(made);
-    return made.status();
+    if (!made.ok()) return made.status();
+    graph.lowered = *std::move(made);
+    return absl::OkStatus();
   }
 
   // A body that cannot be lowered stays as it is.
@@ -344,9 +345,15 @@ void Task::progress(const char* stage) const {
 StageTimer::StageTimer(const Task& task, const std::string& stage) : total_(task.seconds[stage]), start_(steady_seconds()) {}
 StageTimer::~StageTimer() { total_ += steady_seconds() - start_; }
 
-StageBound::StageBound(const Task& task)
-    : sign_{task.options.abort, task.options.limits.seconds ? steady_seconds() + seconds_left(task) : kNoDeadline},
-      scope_(sign_.set() ? &sign_ : nullptr) {}
+namespace {
+
+StopSign sign_of_stages(const Task& task) {
+  return {task.options.abort, task.options.limits.seconds ? steady_seconds() + seconds_left(task) : kNoDeadline};
+}
+
+}  // namespace
+
+StageBound::StageBound(const Task& task) : sign_(sign_of_stages(task)), scope_(sign_.set() ? &sign_ : nullptr) {}
 
 bool may_return(const Model& model, const Task& task) {
   return task.options.opset.value_or(model.opset("")) == model.opset("") && opset_limit(model, task) >= model.opset("");
