@@ -135,6 +135,7 @@ class LoadedGraph {
   std::vector<bool> shape_known_, rank_known_, is_input_;  // is_input_: of the graph itself
   std::vector<std::vector<int>> users_;                    // nodes; also such as are gone
   std::vector<int> outputs_;
+  std::int64_t opset_ = 0;  // of the model
   std::unordered_map<std::string, int> names_;
   std::map<Id, int> others_;
   std::map<std::vector<int>, int> equal_;

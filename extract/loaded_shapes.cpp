@@ -21,6 +21,7 @@ bool has_body(const OpKey& key) {
 // What is known makes more to be computed, and that more to be known.
 void LoadedGraph::settle(const Model& model) {
   constexpr int kMostRounds = 8;
+  opset_ = model.opset("");
   std::size_t before = nodes_.size() + 1;
   for (int round = 0; round < kMostRounds && before != count_gone(); ++round) {
     before = count_gone();

@@ -58,7 +58,9 @@ int LoadedGraph::transpose_of(int v) const {
 bool LoadedGraph::is_link(const LoadedNode& node) const {
   if (node.outputs.size() != 1 || node.key.unique != 0 || !node.key.domain.empty()) return false;
   if (node.key.op_type == "Concat") return node.inputs.size() == 1;
-  if (has(Trait::kUnaryElementwise, node.key) || one_of(node.key.op_type, {"Softmax", "LogSoftmax"})) return true;
+  // Before opset 13 a Softmax takes all axes behind its own together, so that none can be moved.
+  const bool of_one_axis = opset_ >= 13 && one_of(node.key.op_type, {"Softmax", "LogSoftmax"});
+  if (has(Trait::kUnaryElementwise, node.key) || of_one_axis) return true;
   const auto is_number = [&](int v) { return nodes_of(v).empty() && (number(v) || facts(v).kind == Facts::Kind::kAbsent); };
   return (has(Trait::kBinaryElementwise, node.key) || node.key.op_type == "Clip") &&
          static_cast<std::size_t>(std::count_if(node.inputs.begin(), node.inputs.end(), is_number)) + 1 == node.inputs.size();
