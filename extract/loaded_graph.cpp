@@ -82,7 +82,7 @@ void LoadedGraph::add(const Source& s) {
     return;
   }
   LoadedNode node{g_.key(s.op), s.op, s.children, inputs_of(s), {}, {}};
-  if (node.key.op_type == "If") node.source = s.node;
+  if (is_of_standard(node.key, "If")) node.source = s.node;
   // The runtime computes equal nodes once.
   std::vector<int> signature = node.inputs;
   if (e_.op(s.op).commutative) std::sort(signature.begin(), signature.end());
@@ -211,7 +211,7 @@ AtLoad LoadedGraph::sum(const CostModel& cost) const {
     }
     const std::string name = operator_name(node.key.domain, node.key.op_type);
     // Each reader of what is dequantized has its own (EnsureUniqueDQForNodeUnit of ONNX Runtime).
-    const int times = node.key.op_type == "DequantizeLinear" ? std::max(1, readers_[at(node.outputs.front())]) : 1;
+    const int times = is_quantizer(node.key, "DequantizeLinear") ? std::max(1, readers_[at(node.outputs.front())]) : 1;
     out.operators[name] += static_cast<std::size_t>(times);
     const double alone = times * price(node, cost);
     out.price += alone;

@@ -8,16 +8,9 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/model/subgraphs.h"
 
 namespace saturate {
-namespace {
-
-bool has_body(const OpKey& key) {
-  return std::any_of(key.attributes.begin(), key.attributes.end(), [](const Attribute& a) { return a.type == AttributeType::kGraph; });
-}
-
-}  // namespace
-
 // What is known makes more to be computed, and that more to be known.
 void LoadedGraph::settle(const Model& model) {
   constexpr int kMostRounds = 8;
@@ -42,8 +35,8 @@ std::size_t LoadedGraph::count_gone() const {
 // What hangs on constants alone and on shapes that are known, but for weights that stay quantized.
 bool LoadedGraph::is_computed(const LoadedNode& node, const std::vector<bool>& constant) const {
   if (stays_quantized(node.key) || node.key.unique != 0) return false;
-  if (has_body(node.key) || node.key.op_type == "CastLike") return false;
-  if (node.key.op_type == "Shape" || node.key.op_type == "Size") {
+  if (has_body(node.key.attributes) || is_of_standard(node.key, "CastLike")) return false;
+  if (is_of_standard(node.key, "Shape") || is_of_standard(node.key, "Size")) {
     const int of = node.inputs.front();
     const auto& shape = facts(of).shape;
     const auto is_number = [&](Dim d) { return g_.dims().value(d).has_value(); };
@@ -135,11 +128,11 @@ void LoadedGraph::note_known_shapes(const Model& model) {
     if (const auto it = names_.find(info.name); it != names_.end() && info.type.shape)
       ranked[at(it->second)] = true, told[at(it->second)] = is_told(it->second, info);
   for (const LoadedNode& node : nodes_) {
-    const std::string& op = node.key.op_type;
+    const std::string_view op = node.key.domain.empty() ? std::string_view(node.key.op_type) : std::string_view();
     const bool makes_rank = one_of(op, {"Reshape", "ConstantOfShape"});
     const bool by_values = makes_rank || one_of(op, {"Tile", "Slice", "Range", "Resize", "Pad"});
     const std::vector<int> of = nodes_of(node.inputs.empty() ? node.outputs[0] : node.inputs[0]);
-    const bool is_size = op == "Gather" && !of.empty() && nodes_[at(of[0])].key.op_type == "Shape";
+    const bool is_size = op == "Gather" && !of.empty() && is_of_standard(nodes_[at(of[0])].key, "Shape");
     bool known = !node.guesses_size, rank = true;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const int v = node.inputs[i];
@@ -148,7 +141,7 @@ void LoadedGraph::note_known_shapes(const Model& model) {
       known = known && shape_known_[at(v)] && is_there;
       rank = rank && (is_shape && makes_rank ? shape_known_[at(v)] : rank_known_[at(v)]);  // as many as numbers
     }
-    if (has_body(node.key)) known = rank = false;
+    if (has_body(node.key.attributes)) known = rank = false;
     if (op == "Shape") known = rank_known_[at(node.inputs[0])], rank = true;
     for (const int v : node.outputs) shape_known_[at(v)] = known || told[at(v)], rank_known_[at(v)] = rank || ranked[at(v)];
   }
@@ -157,13 +150,13 @@ void LoadedGraph::note_known_shapes(const Model& model) {
 // Reshape(x,Concat(...)): sizes of x at their own places, constants, and at most one other size are a constant shape.
 void LoadedGraph::join_shapes() {
   for (LoadedNode& node : nodes_)
-    if (!node.gone && node.key.op_type == "Reshape" && node.inputs.size() == 2) joins_shape(node);
+    if (!node.gone && is_of_standard(node.key, "Reshape") && node.inputs.size() == 2) joins_shape(node);
 }
 
 bool LoadedGraph::joins_shape(LoadedNode& node) {
   const int shape = node.inputs[1];
   const std::vector<int> maker = nodes_of(shape);
-  if (maker.empty() || nodes_[at(maker[0])].key.op_type != "Concat" || readers_[at(shape)] != 1) return false;
+  if (maker.empty() || !is_of_standard(nodes_[at(maker[0])].key, "Concat") || readers_[at(shape)] != 1) return false;
   std::int64_t place = 0;
   int others = 0;
   for (const int part : nodes_[at(maker[0])].inputs) {
@@ -195,7 +188,7 @@ std::optional<std::int64_t> LoadedGraph::length_of(int v) const {
 bool LoadedGraph::is_size_of(int v, int x, std::int64_t place) const {
   const auto maker = [&](int of, std::string_view op) {
     const std::vector<int> n = nodes_of(of);
-    return n.empty() || nodes_[at(n[0])].key.op_type != op ? nullptr : &nodes_[at(n[0])];
+    return n.empty() || !is_of_standard(nodes_[at(n[0])].key, op) ? nullptr : &nodes_[at(n[0])];
   };
   const LoadedNode* unsqueeze = maker(v, "Unsqueeze");
   const LoadedNode* gather = unsqueeze ? maker(unsqueeze->inputs[0], "Gather") : nullptr;
@@ -213,12 +206,11 @@ bool LoadedGraph::is_size_of(int v, int x, std::int64_t place) const {
 // A Slice of one axis with constant bounds and steps of 1, or a Gather of one index.
 std::optional<LoadedGraph::Cut> LoadedGraph::cut_of(int n) const {
   const LoadedNode& node = nodes_[at(n)];
-  const bool slices = node.key.op_type == "Slice" && node.inputs.size() >= 4;
-  if (node.gone || !(slices || node.key.op_type == "Gather") || !node.key.domain.empty() || !facts(node.inputs[0]).shape)
-    return std::nullopt;
+  const bool slices = is_of_standard(node.key, "Slice") && node.inputs.size() >= 4;
+  if (node.gone || !(slices || is_of_standard(node.key, "Gather")) || !facts(node.inputs[0]).shape) return std::nullopt;
   if (const auto of = nodes_of(node.inputs[0]); of.empty()) {
     if (!is_input_[at(node.inputs[0])]) return std::nullopt;  // of the graph around it
-  } else if (const LoadedNode& maker = nodes_[at(of[0])]; maker.key.op_type == "Shape" || maker.outputs.size() > 1) {
+  } else if (const LoadedNode& maker = nodes_[at(of[0])]; is_of_standard(maker.key, "Shape") || maker.outputs.size() > 1) {
     return std::nullopt;
   }
   const Attribute* given = find_attribute(node.key.attributes, "axis");
@@ -246,7 +238,7 @@ void LoadedGraph::join_pieces() {
   const auto squeezes = [&](int n) {
     const LoadedNode& node = nodes_[at(n)];
     const auto& index = facts(node.inputs[1]).shape;
-    return node.key.op_type == "Gather" && index && index->empty();
+    return is_of_standard(node.key, "Gather") && index && index->empty();
   };
   for (auto& [what, pieces] : cuts) {
     const auto& [of, axis] = what;

@@ -12,9 +12,10 @@ namespace {
 
 using Perm = std::vector<std::int64_t>;
 
+// Empty where it is no Transpose, or a wrong one.
 Perm perm_of(const OpKey& key) {
   const Attribute* perm = key.op_type == "Transpose" && key.domain.empty() ? find_attribute(key.attributes, "perm") : nullptr;
-  return perm ? Perm(perm->ints().begin(), perm->ints().end()) : Perm();
+  return perm ? permutation_of(key, perm->ints().size()).value_or(Perm()) : Perm();
 }
 
 OpKey transpose_by(const Perm& perm) { return make_key("", "Transpose", {Attribute::of("perm", perm)}, 1, static_cast<int>(perm.size())); }
@@ -45,7 +46,7 @@ void LoadedGraph::move_transposes() {
     }
   }
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
-    if (!nodes_[at(n)].gone && nodes_[at(n)].key.op_type == "Shape") pass_transpose(n);
+    if (!nodes_[at(n)].gone && is_of_standard(nodes_[at(n)].key, "Shape")) pass_transpose(n);
 }
 
 // The node that makes a value by a Transpose; -1: none.
@@ -57,12 +58,12 @@ int LoadedGraph::transpose_of(int v) const {
 // Of one value that moves; all else that it reads is one number.
 bool LoadedGraph::is_link(const LoadedNode& node) const {
   if (node.outputs.size() != 1 || node.key.unique != 0 || !node.key.domain.empty()) return false;
-  if (node.key.op_type == "Concat") return node.inputs.size() == 1;
+  if (is_of_standard(node.key, "Concat")) return node.inputs.size() == 1;
   // Before opset 13 a Softmax takes all axes behind its own together, so that none can be moved.
   const bool of_one_axis = opset_ >= 13 && one_of(node.key.op_type, {"Softmax", "LogSoftmax"});
   if (has(Trait::kUnaryElementwise, node.key) || of_one_axis) return true;
   const auto is_number = [&](int v) { return nodes_of(v).empty() && (number(v) || facts(v).kind == Facts::Kind::kAbsent); };
-  return (has(Trait::kBinaryElementwise, node.key) || node.key.op_type == "Clip") &&
+  return (has(Trait::kBinaryElementwise, node.key) || is_of_standard(node.key, "Clip")) &&
          static_cast<std::size_t>(std::count_if(node.inputs.begin(), node.inputs.end(), is_number)) + 1 == node.inputs.size();
 }
 

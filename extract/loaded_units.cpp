@@ -40,7 +40,7 @@ std::optional<LoadedGraph::Unit> LoadedGraph::unit_of(int n, const NodeUnit& uni
     if (!wanted || f.kind == Facts::Kind::kAbsent || is_quantized_at_load(unit, i, f)) continue;
     const std::vector<int> maker = nodes_of(node.inputs[i]);
     if (maker.empty() && i == 1 && f.constant && target.quantizes_weights.operators.contains(name)) continue;
-    if (maker.empty() || nodes_[at(maker[0])].key.op_type != "DequantizeLinear") return std::nullopt;
+    if (maker.empty() || !is_quantizer(nodes_[at(maker[0])].key, "DequantizeLinear")) return std::nullopt;
     const Facts& integers = facts(nodes_[at(maker[0])].inputs[0]);
     const bool fits = std::find(wanted->begin(), wanted->end(), dtype_name(integers.dtype)) != wanted->end();
     if (!fits || (!integers.constant && unit.constant_inputs.contains(static_cast<int>(i)))) return std::nullopt;
@@ -53,7 +53,7 @@ std::optional<LoadedGraph::Unit> LoadedGraph::unit_of(int n, const NodeUnit& uni
 // Whether a QuantizeLinear alone reads what the node makes, and closes the unit.
 bool LoadedGraph::closes(int n, Unit& found) const {
   const int reader = only_reader(value_of(n));
-  if (reader < 0 || nodes_[at(reader)].key.op_type != "QuantizeLinear") return false;
+  if (reader < 0 || !is_quantizer(nodes_[at(reader)].key, "QuantizeLinear")) return false;
   const auto first = std::find_if(found.dequantizers.begin(), found.dequantizers.end(), [](int d) { return d >= 0; });
   const LoadedNode &quantize = nodes_[at(reader)], &dequantize = nodes_[at(*first)];
   const DType from = facts(dequantize.inputs[0]).dtype, to = facts(value_of(reader)).dtype;

@@ -6,6 +6,7 @@
 
 #include "extract/target/node_units.h"
 #include "extract/target/target_json.h"
+#include "onnx_bridge/convert/op_key.h"
 
 namespace saturate {
 namespace {
@@ -31,8 +32,6 @@ bool is_few_bits(DType dtype) {
   });
 }
 
-bool is_plain(const OpKey& key) { return key.domain.empty() && key.version == 0 && key.unique == 0 && key.role == UnitRole::kNone; }
-
 bool is_product(const OpKey& key) {
   return is_plain(key) && std::any_of(coarse_units().begin(), coarse_units().end(), [&](const NodeUnit& unit) {
            return unit.operators.contains(key.op_type) && refuse_attributes(unit.attributes, key.attributes).empty();
@@ -48,7 +47,7 @@ CoarseUnits::CoarseUnits(const OnnxEGraph& g, const Lowered& lowered) : g_(g), e
   for (const auto& [before, s] : lowered.inlined)
     if (s.op != kNone) sources.push_back(&s);
   any_ = std::any_of(sources.begin(), sources.end(), [&](const Source* s) {
-    return g.key(s->op).op_type == "DequantizeLinear" && is_few_bits(g.facts(s->inputs[0]).dtype);
+    return is_quantizer(g.key(s->op), "DequantizeLinear") && is_few_bits(g.facts(s->inputs[0]).dtype);
   });
   if (!any_) return;
   Makers makers;
@@ -85,7 +84,7 @@ bool CoarseUnits::weights_of(Id value, const Makers& makers, const Readers& read
     const Source& s = *maker->second;
     const OpKey& key = g_.key(s.op);
     out.shared = out.shared || readers.at(value) > 1;
-    if (key.op_type == "DequantizeLinear") {
+    if (is_quantizer(key, "DequantizeLinear")) {
       out.dequantized = value;
       return is_few_bits(g_.facts(s.inputs[0]).dtype) && g_.facts(s.inputs[0]).constant;
     }
@@ -98,7 +97,7 @@ bool CoarseUnits::weights_of(Id value, const Makers& makers, const Readers& read
 
 bool CoarseUnits::is_dequantizer(const ENode& node) const {
   const OpKey& key = g_.key(node.op);
-  if (!is_plain(key) || key.op_type != "DequantizeLinear") return false;
+  if (!is_operator(key, "DequantizeLinear")) return false;
   const Facts& integers = g_.facts(node.children[0]);
   return integers.constant && is_few_bits(integers.dtype);
 }

@@ -124,10 +124,6 @@ class Parser {
   std::string wrong_;
 };
 
-}  // namespace
-
-namespace {
-
 void keep_order(LoadPattern& pattern) {
   pattern.in_order = true;
   for (LoadPattern& child : pattern.children) keep_order(child);

@@ -16,6 +16,7 @@
 #include "extract/target/target_json.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "onnx_bridge/convert/op_key.h"
 
 namespace saturate {
 
@@ -64,10 +65,6 @@ constexpr double kLosesToOne = 1 + 1e-3;
 constexpr double kDoubt = 0.2, kDoubtOfProduct = 1;
 
 bool is_in_unit(const OnnxEGraph& g, NodeId n) { return g.key(g.egraph().node(n).op).role != UnitRole::kNone; }
-
-bool is_operator(const OpKey& key, std::string_view op_type) {
-  return key.domain.empty() && key.op_type == op_type && key.role == UnitRole::kNone && key.version == 0 && key.unique == 0;
-}
 
 bool holds(const std::vector<std::string>& dtypes, DType dtype) {
   return std::find(dtypes.begin(), dtypes.end(), dtype_name(dtype)) != dtypes.end();

@@ -15,6 +15,7 @@
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/model/subgraphs.h"
 
 namespace saturate {
 namespace {
@@ -25,11 +26,6 @@ constexpr std::size_t kMaxUnrolledNodes = 1024;  // and of nodes that this makes
 
 using Scope = std::unordered_map<std::string, Id>;
 using Opsets = std::map<std::string, std::int64_t>;
-
-bool has_graphs(const Node& node) {
-  return std::any_of(node.attributes.begin(), node.attributes.end(),
-                     [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
-}
 
 bool contains_random(const Graph& graph, int depth = 0) {
   for (const Node& node : graph.nodes) {
@@ -246,7 +242,7 @@ class Lowerer {
     const auto dispute = disputed(g_, node, source.inputs, opset);
     if (dispute) out_.disputes.emplace_back(&node, *dispute);
     const bool random = dispute || draws(node, scope);
-    if (!function && !has_graphs(node) && !random) {
+    if (!function && !has_body(node.attributes) && !random) {
       std::vector<Facts> copies;  // facts move when e-nodes are added
       for (Id id : source.inputs) copies.push_back(g_.facts(id));
       for (const Facts& f : copies) facts.push_back(&f);
@@ -430,7 +426,7 @@ class Lowerer {
     if (draws(part, local)) return false;
     out_.owned_nodes.push_back(std::make_shared<Node>(std::move(part)));
     const Node& node = *out_.owned_nodes.back();
-    if (!has_graphs(node)) return lower_node(node, opsets, local, used, false, depth + 1).ok();
+    if (!has_body(node.attributes)) return lower_node(node, opsets, local, used, false, depth + 1).ok();
     if (!node.domain.empty() || node.op_type != "If" || node.inputs.size() != 1 || depth >= kMaxCallDepth) return false;
     const auto condition = local.find(node.inputs[0]);
     const auto taken = condition == local.end() ? std::nullopt : truth(condition->second);

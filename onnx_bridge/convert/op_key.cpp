@@ -14,6 +14,9 @@ std::int64_t wrapped(std::int64_t axis, int rank) { return axis < 0 && axis >= -
 
 }  // namespace
 
+bool is_plain(const OpKey& key) { return key.domain.empty() && key.version == 0 && key.unique == 0 && key.role == UnitRole::kNone; }
+bool is_operator(const OpKey& key, std::string_view op_type) { return is_plain(key) && key.op_type == op_type; }
+
 const OpSchema* newest_schema(std::string_view domain, std::string_view op_type) {
   const OpSchema* schema = find_schema(domain, op_type, domain.empty() ? kNewestOpset : INT_MAX);
   return schema && !schema->deprecated ? schema : nullptr;
@@ -43,6 +46,17 @@ void count_axes_from_front(Attribute& a, std::string_view op_type, int first_inp
     for (std::int64_t& axis : axes) axis = wrapped(axis, *rank);
     a.value = std::move(axes);
   }
+}
+
+std::optional<std::vector<std::int64_t>> permutation_of(const OpKey& key, std::size_t rank) {
+  const Attribute* a = find_attribute(key.attributes, "perm");
+  if (!a || a->ints().size() != rank) return std::nullopt;
+  std::vector<bool> seen(rank, false);
+  for (const std::int64_t axis : a->ints()) {
+    if (axis < 0 || axis >= static_cast<std::int64_t>(rank) || seen[static_cast<std::size_t>(axis)]) return std::nullopt;
+    seen[static_cast<std::size_t>(axis)] = true;
+  }
+  return a->ints();
 }
 
 OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs, std::optional<int> rank) {

@@ -14,6 +14,16 @@
 
 namespace saturate {
 
+// Whether it is an operator of the standard itself: no part of a unit, no older version, and none that is like no other (a random one).
+bool is_plain(const OpKey& key);
+bool is_operator(const OpKey& key, std::string_view op_type);
+// The same of any version, as a part of a unit, too. Operators of another domain may have the name and other inputs.
+inline bool is_of_standard(const OpKey& key, std::string_view op_type) { return key.domain.empty() && key.op_type == op_type; }
+// QuantizeLinear or DequantizeLinear, which com.microsoft has for more types.
+inline bool is_quantizer(const OpKey& key, std::string_view op_type) {
+  return key.op_type == op_type && (key.domain.empty() || key.domain == "com.microsoft");
+}
+
 // The newest schema; null where the operator is unknown.
 const OpSchema* newest_schema(std::string_view domain, std::string_view op_type);
 
@@ -31,6 +41,9 @@ std::optional<int> axis_rank(std::string_view op_type, std::string_view attribut
 bool negative_axis(const Attribute& attribute);
 // Counts such axes from the front.
 void count_axes_from_front(Attribute& attribute, std::string_view op_type, int first_input_rank);
+// What a Transpose of this rank makes of the axes; nullopt where its `perm` is no permutation of them, as in a wrong model whose types are
+// declared.
+std::optional<std::vector<std::int64_t>> permutation_of(const OpKey& key, std::size_t rank);
 
 bool same_value(const Attribute& a, const Attribute& b);
 

@@ -9,6 +9,7 @@
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
+#include "onnx_bridge/model/subgraphs.h"
 
 namespace saturate {
 
@@ -34,15 +35,10 @@ const Rules& all_rules() {
   return rules;
 }
 
-bool has_subgraph(const Node& node) {
-  return std::any_of(node.attributes.begin(), node.attributes.end(),
-                     [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
-}
-
 // The same inputs give the same outputs, and a run has no other effect.
 bool pure(const Call& call, bool known) {
   const Node& node = call.node;
-  if (!known || has_subgraph(node)) return false;
+  if (!known || has_body(node.attributes)) return false;
   if (!has(Trait::kRandom, node)) return true;
   const auto place = training_place(node);
   if (!place || !call.has(*place)) return place.has_value();
@@ -110,7 +106,7 @@ absl::StatusOr<std::vector<Facts>> infer(const Node& node, std::span<const Facts
   Call call(node, inputs, num_outputs, context);
   const std::string domain = domain_of(node);
   auto rule = all_rules().find(absl::StrCat(domain, ":", node.op_type));
-  const OpSchema* schema = has_subgraph(node) ? nullptr : find_schema(domain, node.op_type, domain.empty() ? kNewestOpset : 1);
+  const OpSchema* schema = has_body(node.attributes) ? nullptr : find_schema(domain, node.op_type, domain.empty() ? kNewestOpset : 1);
   if (!schema && context.defined) {
     if (rule == all_rules().end())
       if (auto known = context.defined->infer(node, inputs, num_outputs, context)) return *std::move(known);

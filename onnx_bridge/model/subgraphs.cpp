@@ -107,6 +107,11 @@ class Sharer {
 
 }  // namespace
 
+bool has_body(std::span<const Attribute> attributes) {
+  return std::ranges::any_of(attributes,
+                             [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
+}
+
 Model model_of_body(const Model& model, const Graph& body) {
   return {model.ir_version, model.opset_imports, body, model.functions, model.path, model.origin};
 }

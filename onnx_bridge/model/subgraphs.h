@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_set>
 
@@ -19,6 +20,9 @@ void for_each_body(const Node& node, Visit visit) {
       for (const auto& body : *many) visit(*body);
   }
 }
+
+// Whether any of them is a body, or bodies.
+bool has_body(std::span<const Attribute> attributes);
 
 // The model with a body in the place of its graph.
 Model model_of_body(const Model& model, const Graph& body);

@@ -97,17 +97,6 @@ Id Views::slice(Id x, std::span<const Dim> first, std::span<const Dim> last, std
                std::array{x, g.literal(first, false), g.literal(last, false), g.constant(Tensor::vector_int64(axes))});
 }
 
-std::optional<std::vector<std::int64_t>> permutation_of(const OpKey& key, std::size_t rank) {
-  const Attribute* a = find_attribute(key.attributes, "perm");
-  if (!a || a->ints().size() != rank) return std::nullopt;
-  std::vector<bool> seen(rank, false);
-  for (const std::int64_t axis : a->ints()) {
-    if (axis < 0 || axis >= static_cast<std::int64_t>(rank) || seen[static_cast<std::size_t>(axis)]) return std::nullopt;
-    seen[static_cast<std::size_t>(axis)] = true;
-  }
-  return a->ints();
-}
-
 std::optional<std::vector<std::int64_t>> Views::perm(OpId op, std::size_t rank) const { return permutation_of(g.key(op), rank); }
 
 std::int64_t Views::int_attribute(OpId op, std::string_view name, std::int64_t absent) const {

@@ -26,10 +26,6 @@ struct GuardWatch {
   bool holds(std::string_view name, bool truth);
 };
 
-// What a Transpose of this rank makes of the axes; nullopt where its `perm` is no permutation of them, as in a wrong model whose types are
-// declared.
-std::optional<std::vector<std::int64_t>> permutation_of(const OpKey& key, std::size_t rank);
-
 // Builds nodes and asks facts; shared by the appliers of a rule set.
 struct Views {
   OnnxEGraph& g;

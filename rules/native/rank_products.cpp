@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "rules/native/kit.h"
 #include "rules/native/regroup.h"
 #include "rules/native/views.h"
 

@@ -2,27 +2,20 @@
 
 #include <algorithm>
 
+#include "onnx_bridge/convert/op_key.h"
+
 namespace saturate {
-namespace {
-
-bool is_operator(const OnnxEGraph& g, const ENode& node, std::string_view op_type) {
-  const OpKey& key = g.key(node.op);
-  return key.domain.empty() && key.op_type == op_type && key.version == 0 && key.unique == 0 && key.role == UnitRole::kNone;
-}
-
-}  // namespace
-
 bool quantizes_one(const OnnxEGraph& g, Id id) {
   const EGraph& e = g.egraph();
   id = e.find(id);
   const auto dequantizes_it = [&](NodeId n) {
     const ENode node = e.node(n);
-    return is_operator(g, node, "DequantizeLinear") && e.find(node.children[0]) == id;
+    return is_operator(g.key(node.op), "DequantizeLinear") && e.find(node.children[0]) == id;
   };
   Id read = kNone;
   for (const NodeId n : e.class_nodes(id)) {
     const ENode node = e.node(n);
-    if (!is_operator(g, node, "QuantizeLinear")) continue;
+    if (!is_operator(g.key(node.op), "QuantizeLinear")) continue;
     const Id value = e.find(node.children[0]);
     if (value == read) continue;
     const auto& made = e.class_nodes(value);

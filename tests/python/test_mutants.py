@@ -45,6 +45,25 @@ def test_a_transpose_without_a_permutation(tmp_path, perm):
     ended_well(run("in.onnx", "-o", "out.onnx", "--no-verify", cwd=tmp_path), 0, 1)
 
 
+@pytest.mark.parametrize(("first", "last"), [([1, 0], [5, 0]), ([0, 5], [1, 0]), ([1, 0], [-1, 0]), ([5, 5], [5, 5])])
+def test_transposes_without_a_permutation_at_load(tmp_path, first, last):
+    """The price after load joins two of them: that it took elements beyond the first one's axes ended the process."""
+    nodes = [helper.make_node("Transpose", ["x"], ["a"], perm=first), helper.make_node("Relu", ["a"], ["b"]), helper.make_node("Transpose", ["b"], ["y"], perm=last)]
+    save(tmp_path, make_model(nodes, [value("x", F32, [3, 4])], [value("y", F32, [6, 2])]))
+    ended_well(run("in.onnx", "-o", "out.onnx", "--no-verify", "--target", "ort-cpu@1.31", cwd=tmp_path), 0, 1)
+
+
+@pytest.mark.parametrize("op", ["Shape", "Size", "DequantizeLinear", "Gather", "Reshape", "Concat", "Transpose", "If"])
+def test_operators_of_others_with_names_of_the_standard(tmp_path, op):
+    """They may have no input where the standard's have one: its first input was looked at, which ended the process."""
+    nodes = [helper.make_node(op, [], ["a"], domain="own"), helper.make_node("Reshape", ["x", "a"], ["b"]), helper.make_node("Shape", ["b"], ["y"])]
+    model = make_model(nodes, [value("x", F32, ["n", 4])], [value("y", TensorProto.INT64, ["q"])])
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    model.graph.value_info.append(value("a", TensorProto.INT64, [2]))
+    save(tmp_path, model)
+    ended_well(run("in.onnx", "-o", "out.onnx", "--no-verify", "--target", "ort-cpu@1.31", cwd=tmp_path), 0)
+
+
 @pytest.mark.parametrize("size", [2**62, 2**31 + 1])
 def test_a_batch_too_large_to_be_opened(tmp_path, size):
     save(tmp_path, make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, [size, 2])], [value("y", F32, [size, 2])]))

@@ -331,11 +331,6 @@ class Converter {
     std::erase_if(graph.value_info, [&](const ValueInfo& v) { return out_.singles.contains(v.name); });
   }
 
-  static bool has_body(const Node& node) {
-    return std::any_of(node.attributes.begin(), node.attributes.end(),
-                       [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
-  }
-
   bool touches_floats(const Node& node) const {
     const auto is_float = [&](const std::string& value) { return types_.is_float(value); };
     return std::any_of(node.inputs.begin(), node.inputs.end(), is_float) || std::any_of(node.outputs.begin(), node.outputs.end(), is_float);
@@ -369,7 +364,7 @@ class Converter {
     if (!touches_floats(node) || node.op_type == "Constant") return {};
     const OpSchema* schema = find_schema(node.domain, node.op_type, model_.opset(node.domain));
     Places places;
-    if (has_body(node)) {
+    if (has_body(node.attributes)) {
       why = "it has bodies";
     } else if (!schema || called_function(model_, node)) {
       why = "a function of the model, or no schema";
