@@ -25,9 +25,7 @@ void heed_stop() {
   if (!stop_status().ok()) throw Stopped();
 }
 
-double seconds_to_stop() {
-  return current_sign == nullptr || current_sign->deadline == kNoDeadline ? kNoDeadline : current_sign->deadline - steady_seconds();
-}
+double seconds_to_stop() { return current_sign == nullptr ? kNoDeadline : current_sign->deadline - steady_seconds(); }
 
 absl::Status stop_status() { return current_sign == nullptr ? absl::OkStatus() : current_sign->status(); }
 

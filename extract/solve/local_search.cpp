@@ -18,7 +18,7 @@ LocalSearch::LocalSearch(const ExtractionProblem& problem, NodeChoice start)
     : p_(problem), parents_(problem), choice_(std::move(start)), uses_(problem.num_classes(), 0), stamps_(problem.num_classes(), 0) {
   for (std::uint32_t r : p_.roots) cost_ += acquire(r);
   rank();
-  if (const double left = seconds_to_stop(); left < kNoDeadline) until_ = steady_seconds() + kShareOfTime * left;
+  until_ = steady_seconds() + kShareOfTime * seconds_to_stop();
 }
 
 bool LocalSearch::is_over() const {
