@@ -1,6 +1,7 @@
 #include "tools/judge/verdict.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "egraph/stop.h"
@@ -219,11 +220,11 @@ class Hearing {
 
   // Whether the original gives there what it gives here: of a size of 0 the runtime may leave an output as the memory was (the last state
   // of an LSTM without steps), and then says nothing.
-  bool is_as_here(const Inputs& inputs, const Ran& there) const {
+  bool is_as_here(const Inputs& inputs, const Ran& there) {
     const VerifyRun run(original_, original_, asked_);
-    const absl::StatusOr<RunOnce> opened = run.open(original_);
-    if (!opened.ok()) return true;
-    const absl::StatusOr<Ran> here = (*opened)(inputs, run.limits(CaseKind::kEmpty, true));
+    if (!here_) here_ = run.open(original_);
+    if (!here_->ok()) return true;
+    const absl::StatusOr<Ran> here = (**here_)(inputs, run.limits(CaseKind::kEmpty, true));
     if (!here.ok()) return true;
     for (std::size_t i = 0; i < here->outputs.size(); ++i)
       if (!compare_values("", here->outputs[i], there.outputs[i], asked_.tolerances).ok) return false;
@@ -296,8 +297,9 @@ class Hearing {
   Loaded reference_;
   bool alone_;
   std::vector<Inputs> inputs_;
-  std::vector<GivenCase> given_;  // of the inputs
-  std::vector<Ran> wanted_;       // the original's outputs of them, without optimizations
+  std::vector<GivenCase> given_;                 // of the inputs
+  std::vector<Ran> wanted_;                      // the original's outputs of them, without optimizations
+  std::optional<absl::StatusOr<RunOnce>> here_;  // the original in our runtime, once it is asked for
   double slowest_ = 0;
   double until_ = kNoDeadline;
   VerifyReport::Judged verdict_;
