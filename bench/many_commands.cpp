@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "tools/cli/command_line.h"
 
 namespace {
@@ -36,16 +37,6 @@ void redirect(int to, const char* path) {
   const int file = ::open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
   if (file < 0 || ::dup2(file, to) < 0) std::perror(path), ::_exit(126);
   ::close(file);
-}
-
-std::vector<std::string> split(const std::string& line) {
-  std::vector<std::string> out(1);
-  for (const char c : line)
-    if (c == '\t')
-      out.emplace_back();
-    else
-      out.back() += c;
-  return out;
 }
 
 [[noreturn]] void child(std::vector<std::string> words) {
@@ -90,7 +81,7 @@ int main(int argc, char** argv) {
   for (std::string line; std::getline(std::cin, line);) {
     std::fflush(nullptr);
     const pid_t pid = ::fork();
-    if (pid == 0) ::close(answers), child(split(line));
+    if (pid == 0) ::close(answers), child(absl::StrSplit(line, '\t'));
     if (pid < 0) return std::perror("fork"), 1;
     const std::string answer = awaited(pid) + "\n";
     if (::write(answers, answer.data(), answer.size()) < 0) return 1;
