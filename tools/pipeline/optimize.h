@@ -56,6 +56,8 @@ struct Budgets {
   int threads = 1;                            // 0: as many as there are cores
   const std::atomic<bool>* cancel = nullptr;  // ends the rewriting
 };
+// The models of the zoo come to 5 e-nodes for each of their nodes on average; rules of views, which feed each other, went to 280 on a
+// window attention, for the same result.
 inline constexpr std::size_t kNodesPerNode = 60, kLeastNodes = 10'000, kMostNodes = Limits{}.nodes;
 inline constexpr double kSecondsOfRewriting = Limits{}.seconds;
 
