@@ -83,21 +83,13 @@ void LoadedGraph::add(const Source& s) {
   }
   LoadedNode node{g_.key(s.op), s.op, s.children, inputs_of(s), {}, {}};
   if (is_of_standard(node.key, "If")) node.source = s.node;
-  // The runtime computes equal nodes once.
-  std::vector<int> signature = node.inputs;
-  if (e_.op(s.op).commutative) std::sort(signature.begin(), signature.end());
-  signature.push_back(static_cast<int>(s.op));
-  const auto [same, is_new] =
-      node.key.unique == 0 ? equal_.try_emplace(std::move(signature), static_cast<int>(nodes_.size())) : std::pair(equal_.end(), true);
-  const std::vector<int>* known = is_new ? nullptr : &nodes_[at(same->second)].outputs;
   for (std::size_t o = 0; o < names.size(); ++o) {
     const Id id = o < s.outputs.size() ? s.outputs[o] : kNone;
     if (id == kNone) continue;
-    const int v = known ? (o < known->size() ? (*known)[o] : -1) : new_value(id, static_cast<int>(nodes_.size()));
-    if (!known) node.outputs.push_back(v);
-    if (!names[o].empty() && v >= 0) names_[names[o]] = v;
+    node.outputs.push_back(new_value(id, static_cast<int>(nodes_.size())));
+    if (!names[o].empty()) names_[names[o]] = node.outputs.back();
   }
-  if (is_new && !node.outputs.empty()) nodes_.push_back(std::move(node));
+  if (!node.outputs.empty()) nodes_.push_back(std::move(node));
 }
 
 // A node that nothing reads, and then what made its inputs.

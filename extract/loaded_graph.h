@@ -138,7 +138,6 @@ class LoadedGraph {
   std::int64_t opset_ = 0;  // of the model
   std::unordered_map<std::string, int> names_;
   std::map<Id, int> others_;
-  std::map<std::vector<int>, int> equal_;
 };
 
 }  // namespace saturate
