@@ -18,6 +18,7 @@ struct AskedOfNodes;  // extract/onnx_problem.h
 
 struct ExtractOptions {
   std::int64_t opset_limit = 23;     // operators made by rules must exist in this opset of ai.onnx
+  bool keep_quantizers = false;      // as extract/target/kept_quantizers.h says
   bool lowers_opset = false;         // the model's own operators must, too, wherever rules make something else of them
   std::set<Id> not_foldable;         // constant classes whose value cannot be computed here
   std::set<NodeId> left_out;         // e-nodes that are not chosen; none of the model's own

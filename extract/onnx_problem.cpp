@@ -11,12 +11,14 @@
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/border.h"
+#include "extract/target/kept_quantizers.h"
 #include "extract/target/kernels.h"
 #include "extract/target/load_fusions.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
 #include "extract/target/unpacked.h"
 #include "fmt/format.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_traits.h"
 
@@ -26,6 +28,9 @@ namespace {
 // An operator that the asked opset lacks counts as more than a result can hold of those that the target refuses: it can't be written at
 // all.
 constexpr double kLacking = 1 << 30;
+
+// As many refused operators as an e-node that is avoided counts: more than it takes to break a unit that is kept (kept_quantizers.cpp).
+constexpr double kAvoided = 16;
 
 class ProblemBuilder {
  public:
@@ -50,6 +55,7 @@ class ProblemBuilder {
     }
     spelled_as_operators_ = operators > dequantizers;
     if (target && !target->node_units.empty()) quantized_by_units_ = values_in_units(g);
+    if (options.keep_quantizers && dequantizers > 0) kept_.emplace(g, lowered);
   }
 
   OnnxProblem build() {
@@ -240,7 +246,8 @@ class ProblemBuilder {
     const Facts& f = g_.facts(id);
     if (pinned == options_.pinned.end() && !has_constant && f.constant && f.kind == Facts::Kind::kTensor &&
         !options_.not_foldable.contains(id))
-      if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, constant_cost(*bytes) + kPreferFolded, {}});
+      if (const auto bytes = known_bytes(f, g_.dims()))
+        out.push_back({kNone, Price(constant_cost(*bytes) + kPreferFolded) + stored_though_kept(id), {}});
     return out;
   }
 
@@ -271,6 +278,15 @@ class ProblemBuilder {
         cost_.unit() == "operators" ? std::max(kLosesToFused, kShareOfFile * static_cast<double>(spelling.nodes.size())) : kLosesToFused;
     price.cost = it->second * loses * wish + (original ? 0 : kPreferOriginal);
     return price;
+  }
+
+  // What it counts to store what the model dequantizes, in an opset that has its DequantizeLinear.
+  Price stored_though_kept(Id id) const {
+    if (!kept_) return {};
+    for (const NodeId n : e_.class_nodes(id))
+      if (const ENode node = e_.node(n); is_quantizer(g_.key(node.op), "DequantizeLinear") && standard_in_limit(id, n, node) == false)
+        return {};
+    return kept_->stored(id);
   }
 
   double constant_cost(std::size_t bytes) const {
@@ -325,21 +341,26 @@ class ProblemBuilder {
   Price node_cost(Id id, NodeId n, const ENode& node, const OpKey& key) const {
     if (key.domain == "#") {
       if (key.op_type == kLiteralOp) return kInfinity;
-      return key.op_type == kConstantOp ? constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
+      if (key.op_type == kProjOp && kept_) return kept_->surcharge(cost_, e_.find(id), node, is_original_value(node));
+      if (key.op_type != kConstantOp) return 0;
+      return Price(constant_cost(g_.constant_tensor(node.op).bytes().size())) + stored_though_kept(id);
     }
     const auto [it, is_new] = asked_->price.try_emplace(n);
     const Price price = is_new ? it->second = price_of(id, n, node, key) : it->second;
-    return {price.refused + (options_.avoided.contains(n) ? 1 : 0), price.cost};
+    return {price.refused + (options_.avoided.contains(n) ? kAvoided : 0), price.cost};
   }
 
   Price price_of(Id id, NodeId n, const ENode& node, const OpKey& key) const {
-    const bool original = is_original(node), taken = allowed(id, n, node, key);
+    // Units that are kept are the model's own nodes in another form.
+    const bool original = is_original(node) || (kept_ && key.role != UnitRole::kNone), taken = allowed(id, n, node, key);
+    if (kept_ && key.role != UnitRole::kNone && standard_in_limit(id, n, node) == false) return kInfinity;
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
     if (!original && !taken && in_opset != true && !may_be_at_border(key)) return kInfinity;
     if (!original && !runs_where_model_does(node, id, key)) return kInfinity;
     const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
     const double cost = cost_of(id, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
-    return {refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
+    const Price price{refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
+    return kept_ ? price + kept_->surcharge(cost_, e_.find(id), node, original) : price;
   }
 
   double wish_price(const ENode& node, Id id) const {
@@ -387,6 +408,11 @@ class ProblemBuilder {
   }
 
   bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
+
+  // Of several of the model's operator.
+  bool is_original_value(const ENode& projection) const {
+    return std::ranges::any_of(e_.class_nodes(e_.find(projection.children[0])), [&](NodeId n) { return is_original(e_.node(n)); });
+  }
 
   bool allowed(Id id, NodeId n, const ENode& node, const OpKey& key) const {
     if (key.version != 0 || key.unique != 0 || !target_) return false;
@@ -461,6 +487,7 @@ class ProblemBuilder {
   bool some_must_go_ = false;     // of the model's operators: what rules make of these runs where it can
   std::set<DType> runs_nowhere_;  // that the model has operators of without a kernel: of these rules may make such, too
   std::optional<Border> border_;
+  std::optional<KeptQuantizers> kept_;
   bool spelled_as_operators_ = false;           // the model has integer operators rather than operators between quantizers
   absl::flat_hash_set<Id> quantized_by_units_;  // values that a unit computes in integers
 };
@@ -482,7 +509,7 @@ OnnxProblem without(const OnnxProblem& p, const ExtractOptions& options) {
       const std::vector<std::uint32_t> nodes = spelled == p.spelled.end() ? std::vector{n} : spelled->second;
       if (is_in(options.left_out)(n) || std::ranges::any_of(nodes, is_in(options.left_out))) continue;
       place[n] = out.plain.num_nodes();
-      const auto avoided = static_cast<double>(std::ranges::count_if(nodes, is_in(options.avoided)));
+      const auto avoided = kAvoided * static_cast<double>(std::ranges::count_if(nodes, is_in(options.avoided)));
       out.plain.add_node({p.plain.cost[n].refused + avoided, p.plain.cost[n].cost}, p.plain.children_of(n));
       out.node_id.push_back(p.node_id[n]);
     }

@@ -421,7 +421,9 @@ double joined_cost(const OnnxEGraph& g, const Target& target, const CostModel& c
 double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& last, Id id) {
   const EGraph& e = g.egraph();
   const bool quantized = g.key(last.op).op_type == "QuantizeLinear";
-  ENode op = quantized ? e.node(part_of(g, last.children[0])) : last;
+  const NodeId part = quantized ? part_of(g, last.children[0]) : kNone;
+  if (quantized && part == kNone) return cost.cost(g, last, id);  // behind one of several values (kept_quantizers.h)
+  ENode op = quantized ? e.node(part) : last;
   if (const NodeId product = joined_product(g, op); product != kNone) {
     const double kernel = joined_cost(g, target, cost, e.node(product), op, id);
     if (kernel > 0) return kernel * kLosesToOne;

@@ -143,6 +143,8 @@ struct Target {
   bool images_in_blocks = false;  // it runs convolutions of images in blocks of channels (extract/price/blocks.h), those along one axis not
   std::vector<JoinedAtLoad> joins;
   WeightsQuantizedAtLoad quantizes_weights;
+  // "always" or "unless_approximate": its compiler finds integer kernels by the quantizers of a graph (kept_quantizers.h). "": it does not.
+  std::string keeps_quantizers;
   bool keep_functions = false;            // functions of these operators stay functions, and the file holds them
   std::vector<std::string> assumes;       // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   Runtime runtime;                        // that it stands for, if any

@@ -320,7 +320,11 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     return read_units(value, t);
   else if (key == "joins")
     return read_joins(value, t);
-  else if (key == "runtime")
+  else if (key == "keeps_quantizers") {
+    t.keeps_quantizers = value.get<std::string>();
+    if (t.keeps_quantizers != "always" && t.keeps_quantizers != "unless_approximate")
+      return bad(fmt::format("keeps_quantizers is '{}'; it is always or unless_approximate", t.keeps_quantizers));
+  } else if (key == "runtime")
     return read_runtime(value, t);
   else if (key == "quantizes_weights")
     t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
@@ -328,7 +332,7 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     return bad(
         "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, keep_functions, standard, "
         "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, fuses_at_load, "
-        "images_in_blocks, node_units, joins, quantizes_weights, runtime, assumes");
+        "images_in_blocks, keeps_quantizers, node_units, joins, quantizes_weights, runtime, assumes");
   return absl::OkStatus();
 }
 
@@ -570,6 +574,7 @@ std::string target_text(const Target& t) {
     out["joins"].push_back({{"operator", j.op}, {"reader", j.reader}, {"becomes", j.becomes}, {"versions", j.versions}});
   if (!t.quantizes_weights.operators.empty())
     out["quantizes_weights"] = {{"operators", t.quantizes_weights.operators}, {"versions", t.quantizes_weights.versions}};
+  if (!t.keeps_quantizers.empty()) out["keeps_quantizers"] = t.keeps_quantizers;
   if (!t.runtime.releases.empty()) out["runtime"] = runtime_json(t.runtime);
   if (!t.assumes.empty()) out["assumes"] = t.assumes;
   return out.dump(2);

@@ -63,7 +63,12 @@ void SelectedNodes::add_constant(Id id, Choice choice) {
 }
 
 const Source* SelectedNodes::source_of(const ENode& node, std::size_t* index) const {
-  const auto it = sources_.find(node_signature(task_.e(), node.op, node.children));
+  OpId op = node.op;
+  if (OpKey key = task_.g.key(op); key.role == UnitRole::kPart) {  // the model's own node where it reads what that reads
+    key.role = UnitRole::kNone;
+    op = task_.g.find_op(key).value_or(op);
+  }
+  const auto it = sources_.find(node_signature(task_.e(), op, node.children));
   if (it == sources_.end()) return nullptr;
   const Source* found = nullptr;
   for (std::size_t s : it->second) {

@@ -217,7 +217,7 @@ template <class A>
 void pass(A& a, Rule& rule) {
   pass_all(a, rule.name, rule.file, rule.place, rule.attribute_variables, rule.inputs, rule.outputs, rule.optional, rule.left, rule.right,
            rule.where, rule.lets, rule.both_ways, rule.effect, rule.assumes, rule.if_unsupported, rule.if_any_unsupported, rule.defines,
-           rule.if_lacking, rule.if_refused, rule.yields_to, rule.budget, rule.phase, rule.tolerance);
+           rule.if_lacking, rule.if_refused, rule.moves_quantizers, rule.yields_to, rule.budget, rule.phase, rule.tolerance);
 }
 
 template <class A>
@@ -231,7 +231,7 @@ void pass(A& a, RuleDirection& direction) {
 template <class A>
 void pass(A& a, RuleHead& head) {
   pass_all(a, head.name, head.effect, head.assumes, head.if_unsupported, head.if_any_unsupported, head.defines, head.if_lacking,
-           head.if_refused, head.yields_to, head.budget, head.phase, head.ends_in, head.directions);
+           head.if_refused, head.moves_quantizers, head.yields_to, head.budget, head.phase, head.ends_in, head.directions);
 }
 
 template <class A, class List>

@@ -64,6 +64,7 @@ RuleHead head_of(const Rule& rule) {
   head.if_any_unsupported = rule.if_any_unsupported;
   head.defines = rule.defines;
   head.if_lacking = rule.if_lacking;
+  head.moves_quantizers = rule.moves_quantizers;
   head.if_refused = rule.if_refused;
   head.yields_to = rule.yields_to;
   head.budget = rule.budget;

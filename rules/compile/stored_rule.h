@@ -35,7 +35,8 @@ struct RuleHead {
   std::string_view name;
   Effect effect = Effect::kExact;
   std::vector<std::string_view> assumes;
-  bool if_unsupported = false, if_any_unsupported = false, if_lacking = false, if_refused = false, defines = false;
+  bool if_unsupported = false, if_any_unsupported = false, if_lacking = false, if_refused = false, defines = false,
+       moves_quantizers = false;
   std::string_view yields_to;
   std::optional<std::uint64_t> budget;
   int phase = 0;

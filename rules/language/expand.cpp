@@ -281,6 +281,7 @@ class Expander {
     back.if_unsupported |= written_.backward->if_unsupported;
     back.if_any_unsupported |= written_.backward->if_any_unsupported;
     back.if_refused |= written_.backward->if_refused;
+    back.moves_quantizers |= written_.backward->moves_quantizers;
     back.where.insert(back.where.end(), written_.backward->where.begin(), written_.backward->where.end());
     rule.both_ways = false;
     out_.push_back(std::move(rule));

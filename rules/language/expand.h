@@ -31,7 +31,7 @@ struct WrittenRule {
   // `backward ...`: what holds of a `<=>` rule read from right to left alone.
   struct Backward {
     Place place;
-    bool if_unsupported = false, if_any_unsupported = false, if_refused = false;
+    bool if_unsupported = false, if_any_unsupported = false, if_refused = false, moves_quantizers = false;
     std::vector<ExprPtr> where;
   };
   std::optional<Backward> backward;

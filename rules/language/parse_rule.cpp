@@ -328,6 +328,8 @@ bool RuleParser::parse_clauses(WrittenRule& written) {
       rule.if_unsupported = rule.if_any_unsupported = true;
     } else if (accept_word("if_lacking")) {
       rule.if_unsupported = rule.if_lacking = true;
+    } else if (accept_word("moves_quantizers")) {
+      rule.moves_quantizers = true;
     } else if (accept_word("if_refused")) {
       rule.if_refused = true;
     } else if (accept_word("yields_to")) {
@@ -381,7 +383,7 @@ bool RuleParser::parse_assumption(WrittenRule& written) {
   return unless != nullptr;
 }
 
-// `backward if_unsupported`, `backward if_any_unsupported`, `backward if_refused`, `backward where CONDITION`.
+// `backward if_unsupported`, `backward if_any_unsupported`, `backward if_refused`, `backward moves_quantizers`, `backward where CONDITION`.
 bool RuleParser::parse_backward(WrittenRule& written) {
   WrittenRule::Backward back = written.backward.value_or(WrittenRule::Backward{});
   back.place = next().place;
@@ -395,10 +397,14 @@ bool RuleParser::parse_backward(WrittenRule& written) {
     back.if_unsupported = true;
   } else if (accept_word("if_refused")) {
     back.if_refused = true;
+  } else if (accept_word("moves_quantizers")) {
+    back.moves_quantizers = true;
   } else {
     return fail(
         peek().place,
-        fmt::format("expected `where`, `if_unsupported`, `if_any_unsupported` or `if_refused` after `backward`, found {}", shown(peek())));
+        fmt::format(
+            "expected `where`, `if_unsupported`, `if_any_unsupported`, `if_refused` or `moves_quantizers` after `backward`, found {}",
+            shown(peek())));
   }
   written.backward = std::move(back);
   return true;

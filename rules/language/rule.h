@@ -115,6 +115,7 @@ struct Rule {
   std::vector<std::string> assumes;  // names of known assumptions
   bool if_unsupported = false;       // only where the target or the opset lacks the left side's last operator
   bool if_any_unsupported = false;   // and only in models that hold such an operator
+  bool moves_quantizers = false;     // away from their operators, or to other scales; not for targets that keep them
   bool if_lacking = false;           // only where the target or the opset lacks it, though the model may hold it
   bool if_refused = false;           // only where the target refuses the left side's last operator at its place, or wishes it away
   std::string yields_to;             // only where the rule of this name is left out; empty: none

@@ -239,7 +239,8 @@ rule gate (X) => (Y)  backward if_unsupported  backward where float(X)
   EXPECT_EQ(error_of_law("rule r (X) => (Y) backward if_unsupported Neg (X) => Abs (X)"),
             "t.rules:1:19: `backward` is for a rule that reads both ways, `<=>`");
   EXPECT_EQ(error_of_law("rule r (X) => (Y) backward budget 3 Neg (X) <=> Abs (X)"),
-            "t.rules:1:28: expected `where`, `if_unsupported`, `if_any_unsupported` or `if_refused` after `backward`, found `budget`");
+            "t.rules:1:28: expected `where`, `if_unsupported`, `if_any_unsupported`, `if_refused` or `moves_quantizers` after `backward`, "
+            "found `budget`");
 }
 
 TEST(Laws, TwoOperatorsHandOnTheirAttributes) {

@@ -5,7 +5,7 @@ from draw import Box
 
 TOKEN = re.compile(r'"[^"]*"|#[^\n]*|<=>|=>|\.\.\w+|@?[A-Za-z_][\w.]*|-?\d[\w.+-]*|[(){}\[\]<>,=?|;:]|[^\s\w]|\n')
 WITH_WORD = {"effect", "rounding", "budget", "phase", "tolerance", "yields_to"}
-ALONE = {"if_unsupported", "if_any_unsupported", "if_lacking", "if_refused"}
+ALONE = {"if_unsupported", "if_any_unsupported", "if_lacking", "if_refused", "moves_quantizers"}
 ENDS = {"where", "let", "example", "counterexample", "=>", "<=>", "backward"} | WITH_WORD | ALONE | {"assume"}
 
 

@@ -88,6 +88,7 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
   options.memory_slack = task.options.memory_slack;
   options.usual_sizes = sizes;
   options.opset_limit = limit;
+  options.keep_quantizers = keeps_quantizers(task);
   options.lowers_opset = limit < grown.model->opset("");
   options.asked = std::make_shared<AskedOfNodes>();
   if (const auto it = not_computed.find(&grown); it != not_computed.end()) options.not_foldable = it->second;

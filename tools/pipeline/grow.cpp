@@ -5,6 +5,7 @@
 #include "extract/onnx_problem.h"
 #include "extract/target/load_fusions.h"
 #include "extract/target/load_time_fusions.h"
+#include "extract/target/kept_quantizers.h"
 #include "extract/target/node_units.h"
 #include "fmt/format.h"
 #include "onnx_bridge/convert/body_facts.h"
@@ -34,6 +35,7 @@ class Wanted {
     if (!rule.yields_to.empty() && is_in(rule.yields_to)) return false;
     if (task_.own.leaves_out(rule)) return false;
     if (looked_ && leads_nowhere(rule)) return false;
+    if (rule.moves_quantizers && keeps_quantizers(task_)) return false;
     if (rule.if_lacking && stands_in_by_what_is_lacking(rule)) return false;
     return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported)) ||
            (!rule.if_lacking && is_limited(rule.ends_in));
@@ -184,7 +186,10 @@ void close(Grown& graph, const Task& task) {
   apply("spell_literals", [](OnnxEGraph& g) { spell_literals(g); });
   apply("sum_for_add", [&](OnnxEGraph& g) { add_sums_for_adds(g, graph.lowered, task.target); });
   apply("fused_conv_for_conv", [&](OnnxEGraph& g) { add_fused_convs_for_convs(g, task.target); });
-  apply("node_unit", [&](OnnxEGraph& g) { add_node_units(g, graph.lowered, task.target); });
+  apply("node_unit", [&](OnnxEGraph& g) {
+    add_node_units(g, graph.lowered, task.target);
+    if (keeps_quantizers(task) && task.target.node_units.empty()) add_kept_units(g, graph.lowered);
+  });
   apply("load_fusion", [&](OnnxEGraph& g) {
     if (prices_fusions(task.cost)) add_load_fusions(g, task.target);
   });

@@ -137,7 +137,11 @@ absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter) {
   return std::move(rules).filtered(filter);
 }
 
-void fit_to_target(RuleFilter& filter, const Target& target) {
+void fit_to_target(RuleFilter& filter, Target& target) {
+  const EffectChoice& effects = filter.effects;
+  if (target.keeps_quantizers == "unless_approximate" &&
+      (effects.approximates || effects.rescales || effects.within_one_step.value_or(false)))
+    target.keeps_quantizers.clear();
   if (!filter.effects.within_one_step) filter.effects.within_one_step = !target.node_units.empty();
   filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), target.assumes.begin(), target.assumes.end());
 }

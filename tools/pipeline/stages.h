@@ -38,6 +38,11 @@ struct Task {
   void progress(const char* stage) const;
 };
 
+// Whether quantized graphs stay as they came (extract/target/kept_quantizers.h).
+inline bool keeps_quantizers(const Task& task) {
+  return task.target.keeps_quantizers == "always" || (task.target.keeps_quantizers == "unless_approximate" && !task.options.max_growth);
+}
+
 // The highest opset of ai.onnx that the result may have.
 std::int64_t opset_limit(const Model& model, const Task& task);
 

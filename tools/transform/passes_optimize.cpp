@@ -129,6 +129,7 @@ absl::StatusOr<Target> everything_but(const Model& model, const std::vector<std:
   if (!target.ok()) return target;
   target->name = "everything but " + fmt::format("{}", fmt::join(avoided, ", "));
   target->max_opset = kNewestOpset;
+  target->keeps_quantizers.clear();  // the pass says what goes
   for (const auto& [domain, version] : model.opset_imports)
     if (!domain.empty()) target->operators[domain] = {"*"};
   target->forbidden.insert(avoided.begin(), avoided.end());
@@ -153,6 +154,7 @@ absl::StatusOr<Model> rewritten(const Model& model, std::int64_t opset, const st
   absl::StatusOr<Setup> setup = set_up(options);
   if (!setup.ok()) return setup.status();
   setup->target.forbidden.insert(avoided.begin(), avoided.end());
+  setup->target.keeps_quantizers.clear();
   PipelineOptions pipeline;
   pipeline.verify = false;
   pipeline.optimize.opset = opset;
