@@ -51,6 +51,7 @@ class DecoderFacts {
   bool along_given(const std::string& value, int axis) const {
     return given_dim_ && graph_->dims().equal((*shape(value))[axis], *given_dim_);
   }
+  std::int64_t opset(const std::string& domain) const;
   DimTable& dims() const { return graph_->dims(); }
   std::optional<bool> spans(const std::string& value, int axis) const { return extents_->spans((*shape(value))[axis]); }
   // Whether an axis has entries of positions, or may have.
@@ -71,6 +72,7 @@ class DecoderFacts {
   std::optional<Extents> extents_;
   std::optional<Dim> given_dim_;
   std::optional<GraphView> view_;
+  std::map<std::string, std::int64_t> opsets_;
 };
 
 // That each input is one of tokens or masks.

@@ -99,7 +99,13 @@ absl::StatusOr<std::unique_ptr<DecoderFacts>> DecoderFacts::of_named(const Model
   made->lowered_ = *std::move(lowered);
   made->extents_.emplace(made->graph_->dims(), names);
   made->view_.emplace(model.graph);
+  made->opsets_.insert(model.opset_imports.begin(), model.opset_imports.end());
   return made;
+}
+
+std::int64_t DecoderFacts::opset(const std::string& domain) const {
+  const auto it = opsets_.find(domain);
+  return it == opsets_.end() ? 1 : it->second;
 }
 
 const Facts* DecoderFacts::facts(const std::string& value) const {
