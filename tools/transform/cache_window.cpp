@@ -88,7 +88,7 @@ class WindowRemover {
       if (node.op_type == "Slice") return slice(node);
       if (node.op_type == "Attention") return attention(node);
       if (node.op_type == "RotaryEmbedding") return rotary(node);
-      if (one_of(node.op_type, {"Softmax", "LogSoftmax"})) return softmax(node);
+      if (node.op_type.ends_with("Softmax") || node.op_type == "Hardmax") return softmax(node);
     }
     return generic(node);
   }
@@ -182,28 +182,24 @@ class WindowRemover {
     return made(node, inputs);
   }
 
-  // Each entry along the tokens must be computed alone; sums over places are those of attention.
+  // Each entry along the tokens must be computed alone; sums over places are those of attention, whose weights are 0 where it hides them.
   absl::Status alone(const Node& node, const std::vector<SameAxes>& found) const {
     for (const std::string& input : node.inputs) {
       const auto marks = marks_.find(input);
       if (marks == marks_.end()) continue;
       for (const auto& [axis, of] : marks->second)
-        if (!stays(node, found, {input, axis}) && !(of == Of::kPlaces && attends(node)))
+        if (!keeps(node, found, {input, axis}) && !(of == Of::kPlaces && is_operator(node, "MatMul")))
           return cannot_remove(node, fmt::format("it mixes tokens along axis {} of '{}'", axis, input));
     }
     return absl::OkStatus();
   }
   // Whether a result has the entries of this axis place by place.
-  static bool stays(const Node& node, const std::vector<SameAxes>& found, const AxisOf& axis) {
+  static bool keeps(const Node& node, const std::vector<SameAxes>& found, const AxisOf& axis) {
     return std::any_of(found.begin(), found.end(), [&](const SameAxes& same) {
       const auto is_result = [&](const AxisOf& a) { return std::count(node.outputs.begin(), node.outputs.end(), a.value) > 0; };
       return same.kind == SameAxes::Kind::kApart && std::count(same.axes.begin(), same.axes.end(), axis) > 0 &&
              std::any_of(same.axes.begin(), same.axes.end(), is_result);
     });
-  }
-  // Whether places that a mask hides count for nothing in what it makes of all of them.
-  static bool attends(const Node& node) {
-    return is_operator(node, "MatMul") || is_operator(node, "Softmax") || is_operator(node, "LogSoftmax");
   }
 
   // The axis of the result on which the tokens stand: where they stood, or, of one token, any axis of one entry.
