@@ -268,6 +268,8 @@ class GivenSide {
 // Where a Reshape puts the entries of an axis; nullopt: they don't stay apart.
 std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Dim>& from, const std::vector<Dim>& to, int axis);
 bool is_elementwise(const Node& node);
+// Whether it changes nothing but where axes are: a view, Transpose, Expand.
+bool is_view(const Node& node);
 // One size of a value, [1].
 std::string size_of(GraphWriter& writer, const std::string& value, std::int64_t axis, const std::string& hint);
 // A pattern of CacheOptions as a name.
