@@ -149,6 +149,20 @@ def test_grouped_heads_with_a_cache(tmp_path):
     assert_same(model, result, heads_graphs.draw(model))
 
 
+@pytest.mark.parametrize("weights, op", [
+    ("p = Hardmax <axis = -1> (s)", "Hardmax"),
+    ("e = Exp (s) p = LpNormalization <axis = -1, p = 1> (e)", "LpNormalization"),
+    ("e = Softmax <axis = -1> (s) q8 = QuantizeLinear <output_dtype = 3> (e, step) p = DequantizeLinear (q8, step)", "QuantizeLinear"),
+])
+def test_what_is_made_of_scores_is_of_one_head(tmp_path, weights, op):
+    model = onnx.parser.parse_model(f'''<ir_version: 10, opset_import: ["" : 23]>
+        g (float[1,3,6,8] q, float[1,3,6,8] k, float[1,3,6,8] v) => (float[1,3,6,8] y) <float step = {{0.01}}> {{
+          t = Transpose <perm = [0, 1, 3, 2]> (k)  s = MatMul (q, t)  {weights}  y = MatMul (p, v) }}''')
+    result, _, _ = optimized(tmp_path, model, *ONE_HEAD)
+    assert operators(result)[op] == 3 and operators(result)["MatMul"] == 6
+    assert_same(model, result, heads_graphs.draw(model))
+
+
 # ---- back
 
 @pytest.mark.parametrize("heads", [2, 4, 8])
