@@ -75,6 +75,7 @@ LayerNormalization axis=1 : float[3,4,5] float[4,5]
 SimplifiedLayerNormalization : float[3,4,5] float[5]
 RMSNormalization : float[3,4,5] float[5]
 com.microsoft.SkipLayerNormalization : float[3,4,5] float[3,4,5] float[5] float[5] float[5]
+com.microsoft.SkipLayerNormalization : float[3,4,5] float[3,4,5] float[5] -> 4
 com.microsoft.SkipLayerNormalization : float[3,4,5] float[4,5] float[5]
 com.microsoft.SkipSimplifiedLayerNormalization : float[3,4,5] float[3,4,5] float[5] float[5]
 BatchNormalization : float[3,4,5,6] float[4] float[4] float[4] scale[4]
@@ -204,6 +205,8 @@ DFT : float[3,4,5,2] - s(1)
 DFT axis=2 : float[3,4,5,2] @17
 STFT : float[3,16,1] s(4) - s(8)
 Attention : float[3,4,5,8] float[3,4,7,8] float[3,4,7,6] float[5,7]
+Attention : float[3,4,5,8] float[3,4,7,8] float[3,4,7,6] float[5,7] -> 4
+Attention q_num_heads=2 kv_num_heads=2 : float[3,5,8] float[3,7,8] float[3,7,12] -> 4
 Attention : float[3,4,5,8] float[3,4,7,8] float[3,4,7,6] float[3,1,5,7]
 Attention is_causal=1 : float[3,4,5,8] float[3,4,7,8] float[3,4,7,6]
 Attention : float[3,4,5,8] float[3,2,7,8] float[3,2,7,6]
@@ -241,7 +244,7 @@ ai.onnx.ml.Binarizer threshold=0.2 : float[3,5]
 ai.onnx.ml.CategoryMapper cats_int64s=1,2,3 cats_strings=a,b,ab : string[3,5]
 ai.onnx.ml.LabelEncoder keys_int64s=0,1,2 values_int64s=7,8,9 : int64[3,5]<4
 ai.onnx.ml.FeatureVectorizer inputdimensions=4,5 : float[3,4] float[3,5]
-ai.onnx.ml.Imputer imputed_value_floats=1,2,3,4 replaced_value_float=0 : float[3,4]=0
+ai.onnx.ml.Imputer imputed_value_int64s=1,2,3,4 replaced_value_int64=0 : int64[3,4]<2
 ai.onnx.ml.Scaler offset=1,2,3,4 scale=1,3,5,7 : float[3,4]
 ai.onnx.ml.Normalizer norm=L2 : float[3,4]
 ai.onnx.ml.OneHotEncoder cats_int64s=0,1,2 zeros=1 : int64[4,5]<3
