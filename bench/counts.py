@@ -40,7 +40,7 @@ MOST_PARAMETERS, MOST_FILES = 6, 25
 RATCHET = ROOT / "bench" / "data" / "counts.json"
 CLAUSES = ("example", "counterexample", "counter", "effect", "assume", "if_unsupported", "if_any_unsupported", "if_refused", "unless_taken", "takes_apart", "budget", "phase", "tolerance", "rounding")
 # Where operators are meant to be listed: what the standard says of them, traits, and who registers what for them.
-TABLES = ("op_table", "op_traits", "op_features", "op_times", "registry.cpp", "ops.cpp")
+TABLES = ("op_table", "op_traits", "op_axes", "op_features", "op_times", "registry.cpp", "ops.cpp")
 
 
 def without_comments(text):

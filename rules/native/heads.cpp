@@ -8,6 +8,7 @@
 
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
+#include "rules/native/axes.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
 #include "rules/values/heads.h"
@@ -69,14 +70,6 @@ std::optional<InputCuts> of_operands(const Site& s, const Dims& result, Cut cut)
   return out;
 }
 
-std::optional<InputCuts> of_product(const Site& s, const Dims& result, Cut cut) {
-  const Dims *a = s.dims(0), *b = s.dims(1);
-  if (!a || !b || a->size() < 2 || b->size() < 2) return std::nullopt;
-  if (cut.axis + 2 == result.size()) return InputCuts{a->size() - 2, std::nullopt};
-  if (cut.axis + 1 == result.size()) return InputCuts{std::nullopt, b->size() - 1};
-  return of_operands(s, result, cut);
-}
-
 // The first input alone, at this axis.
 InputCuts first_at(const Site& s, std::size_t axis) {
   InputCuts out(s.inputs.size());
@@ -84,48 +77,17 @@ InputCuts first_at(const Site& s, std::size_t axis) {
   return out;
 }
 
-// What works along one axis of its input, or from one on: the others are untouched.
-std::optional<InputCuts> beside_axis(const Site& s, Cut cut, bool from_there_on) {
-  const auto own = s.v.axis(s.op, s.inputs[0], -1);
-  if (!own) return std::nullopt;
-  if (!s.v.guard("the operator works along another axis than the heads", from_there_on ? cut.axis < *own : cut.axis != *own))
-    return std::nullopt;
-  return first_at(s, cut.axis);
-}
-
-// Scale and bias of a normalization are for the axes that it works along, and have no others.
-std::optional<InputCuts> of_normalization(const Site& s, const Dims& result, Cut cut) {
-  const auto own = s.v.axis(s.op, s.inputs[0], -1);
-  if (!own) return std::nullopt;
-  for (std::size_t i = 1; i < s.inputs.size(); ++i)
-    if (const Dims* dims = s.dims(i); !dims || !useful(dims->size() <= result.size() - *own)) return std::nullopt;
-  return beside_axis(s, cut, true);
-}
-
-// Of Slice and reductions: constant axes, counted from the front; nullopt where they are not known. None given: all.
-std::optional<std::vector<std::size_t>> constant_axes(const Site& s, std::size_t input, std::size_t rank) {
-  if (input < s.inputs.size() && s.v.g.facts(s.inputs[input]).kind != Facts::Kind::kAbsent) {
-    auto given = s.v.axes(s.inputs[input], rank);
-    return given && !given->empty() ? given : std::nullopt;
-  }
-  std::vector<std::size_t> all(rank);
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  return all;
-}
-
-std::optional<InputCuts> beside_axes(const Site& s, std::size_t input, Cut cut) {
-  const Dims* dims = s.dims(0);
-  const auto axes = dims ? constant_axes(s, input, dims->size()) : std::nullopt;
-  if (!axes) return std::nullopt;
-  const bool untouched = std::find(axes->begin(), axes->end(), cut.axis) == axes->end();
-  if (!s.v.guard("the axes are others than the heads'", untouched)) return std::nullopt;
-  return first_at(s, cut.axis);
-}
-
-std::optional<InputCuts> of_concat(const Site& s, Cut cut) {
-  const auto own = s.v.axis(s.op, s.inputs[0]);
-  if (!own || !s.v.guard("what is joined is joined along another axis than the heads'", *own != cut.axis)) return std::nullopt;
-  return InputCuts(s.inputs.size(), cut.axis);
+// By what is known of its axes (op_axes.inc).
+std::optional<InputCuts> by_axes(const Site& s, const Dims& result, Cut cut) {
+  const auto axes = s.key().outputs == 1 ? axes_of(ViewOfOperator(s.v, s.key(), s.inputs, result)) : std::nullopt;
+  if (!axes || axes->sizes) return std::nullopt;
+  const AxisLink* link = axes->apart({0, true}, static_cast<int>(cut.axis));
+  if (!s.v.guard("each place along the heads is made by itself", link != nullptr)) return std::nullopt;
+  if (!link) return first_at(s, cut.axis);
+  InputCuts out(s.inputs.size());
+  for (const AxisAt& at : link->inputs)
+    if (!at.one) out[static_cast<std::size_t>(at.port.index)] = static_cast<std::size_t>(at.axis);
+  return out;
 }
 
 // Elements before the heads stay before them, so each of these rows is cut into the same runs.
@@ -156,22 +118,9 @@ std::optional<InputCuts> input_cuts(const Site& s, Cut cut) {
       s.inputs.empty())
     return std::nullopt;
   if (has(Trait::kElementwise, s.key()) && !has(Trait::kRandom, s.key())) return of_operands(s, *result, cut);
-  if (s.is("MatMul")) return of_product(s, *result, cut);
-  if (s.is("Softmax") || s.is("LogSoftmax")) return beside_axis(s, cut, false);
-  if (s.is("LayerNormalization") || s.is("RMSNormalization")) return of_normalization(s, *result, cut);
-  if (s.is("Concat")) return of_concat(s, cut);
-  if (s.is("RotaryEmbedding"))  // cosines and sines have no heads
-    return result->size() == 4 && useful(cut.axis == 1) ? std::optional(first_at(s, 1)) : std::nullopt;
-  if (s.is("Slice")) return beside_axes(s, 3, cut);
-  if (s.is("ReduceMean") || s.is("ReduceSum") || s.is("ReduceMax"))
-    return s.v.int_attribute(s.op, "keepdims", 1) == 1 ? beside_axes(s, 1, cut) : std::nullopt;
   if (s.is("Reshape")) return of_reshape(s, *result, cut);
   if (s.is("Expand")) return of_expand(s, *result, cut);
-  if (s.is("Transpose")) {
-    const auto perm = s.dims(0) ? s.v.perm(s.op, s.dims(0)->size()) : std::nullopt;
-    return perm && cut.axis < perm->size() ? std::optional(first_at(s, static_cast<std::size_t>((*perm)[cut.axis]))) : std::nullopt;
-  }
-  return std::nullopt;
+  return by_axes(s, *result, cut);
 }
 
 // ---- parts
@@ -419,9 +368,10 @@ std::vector<Pattern> of_heads(OnnxEGraph& g) {
     const std::uint32_t inputs = has(Trait::kUnaryElementwise, op) ? 1 : has(Trait::kTernaryElementwise, op) || op == "Clip" ? 3 : 2;
     for (std::uint32_t n = inputs; n <= (any ? 4 : inputs); ++n) add(op, n);
   }
-  for (const std::string_view op : {"Softmax", "LogSoftmax", "Transpose"}) add(op, 1);
+  for (const std::string_view op : {"Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "Transpose"}) add(op, 1);
   for (const std::string_view op : {"MatMul", "Reshape", "Expand", "ReduceMean", "ReduceSum", "ReduceMax", "RMSNormalization"}) add(op, 2);
-  for (const std::uint32_t inputs : {2U, 3U}) add("LayerNormalization", inputs);
+  for (const std::uint32_t inputs : {2U, 3U})
+    for (const std::string_view op : {"LayerNormalization", "QuantizeLinear", "DequantizeLinear"}) add(op, inputs);
   for (const std::uint32_t inputs : {2U, 3U, 4U}) add("Concat", inputs);
   for (const std::uint32_t inputs : {3U, 4U}) add("RotaryEmbedding", inputs);
   for (const std::uint32_t inputs : {4U, 5U}) add("Slice", inputs);

@@ -6,6 +6,7 @@
 
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
+#include "rules/native/axes.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
 #include "rules/values/heads.h"
@@ -194,17 +195,28 @@ std::optional<Id> operand(const Views& v, std::span<const Id> parts, const Dims&
   return together(v, parts, axis - missing);
 }
 
+// What makes each place along the axis of places of its inputs makes all of them of what is joined there.
+std::optional<Id> joined_by_axes(const Views& v, const OpKey& key, std::span<const Operator> parts, const Dims& result, std::size_t axis) {
+  const auto axes = key.outputs == 1 ? axes_of(ViewOfOperator(v, key, parts[0].inputs, result)) : std::nullopt;
+  const AxisLink* link = axes && !axes->sizes ? axes->apart({0, true}, static_cast<int>(axis)) : nullptr;
+  if (!link) return std::nullopt;
+  std::vector<Id> inputs;
+  for (std::size_t i = 0; i < parts[0].inputs.size(); ++i) {
+    const std::vector<Id> each = inputs_at(parts, i);
+    const AxisAt* at = link->of({static_cast<int>(i)});
+    const bool joined = at && !at->one;
+    if (joined ? !all_of_one_shape(v, each) : !v.guard("what has nothing along the axis is one for all", all_same(v, each)))
+      return std::nullopt;
+    inputs.push_back(joined ? together(v, each, static_cast<std::size_t>(at->axis)) : each[0]);
+  }
+  return v.g.add(key, inputs);
+}
+
 // The operator of all parts on operands that are joined; `result` of one part. nullopt where that is not the Concat of the parts.
 std::optional<Id> joined_operator(const Views& v, std::span<const Operator> parts, const Dims& result, std::size_t axis,
                                   const Dims& whole) {
   const OpKey key = v.g.key(parts[0].op);
   const auto at = [&](std::size_t input) { return inputs_at(parts, input); };
-  if (key.domain.empty() && key.op_type == "MatMul") {
-    const Dims *a = v.shape(parts[0].inputs[0]), *b = v.shape(parts[0].inputs[1]);
-    if (!a || !b || b->size() != 2 || axis + 1 != result.size() || !v.guard("one factor for all", all_same(v, at(0)))) return std::nullopt;
-    if (!all_of_one_shape(v, at(1))) return std::nullopt;
-    return v.g.add(key, std::array{parts[0].inputs[0], together(v, at(1), 1)});
-  }
   if (key.domain.empty() && key.op_type == "Reshape") {  // [B, T, D] to [B, 1, T, D]
     const Dims* from = v.shape(parts[0].inputs[0]);
     if (!from || from->size() != 3 || result.size() != 4 || axis != 1 || !v.is_one(result[1]) || !all_of_one_shape(v, at(0)))
@@ -213,13 +225,8 @@ std::optional<Id> joined_operator(const Views& v, std::span<const Operator> part
     const Id side_by_side = together(v, at(0), 2);
     return v.transpose(v.reshape(side_by_side, Dims{whole[0], whole[2], whole[1], whole[3]}, 3), {0, 2, 1, 3});
   }
-  if (key.domain.empty() && key.op_type == "Transpose") {
-    const auto perm = v.perm(parts[0].op, result.size());
-    if (!perm || axis >= perm->size()) return std::nullopt;
-    return v.g.add(key, std::array{together(v, at(0), static_cast<std::size_t>((*perm)[axis]))});
-  }
   const bool rope = key.domain == "saturate" && key.op_type == "rope";
-  if (!rope && !has(Trait::kElementwise, key)) return std::nullopt;
+  if (!rope && !has(Trait::kElementwise, key)) return joined_by_axes(v, key, parts, result, axis);
   if (rope && axis + 1 == result.size()) return std::nullopt;
   std::vector<Id> inputs;
   for (std::size_t i = 0; i < parts[0].inputs.size(); ++i) {
@@ -227,6 +234,7 @@ std::optional<Id> joined_operator(const Views& v, std::span<const Operator> part
     if (!input) return std::nullopt;
     inputs.push_back(*input);
   }
+  if (inputs == parts[0].inputs) return std::nullopt;  // one part, as often as there are parts: nothing has an entry for each
   return v.g.add(key, inputs);
 }
 

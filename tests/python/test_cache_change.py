@@ -125,6 +125,46 @@ def test_last_logits_of_what_mixes_tokens(tmp_path, nodes, op):
     assert f"({op}), which makes 'logits', is not known to treat tokens one by one" in refused(tmp_path, model, "last_logits")
 
 
+TAILS = {
+    "Expand": [helper.make_node("Expand", ["x", "ones3"], ["e"])],
+    "Expand to sizes": [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Expand", ["x", "s"], ["e"])],
+    "Tile": [helper.make_node("Tile", ["x", "ones3"], ["e"])],
+    "Hardmax": [helper.make_node("Hardmax", ["x"], ["e"])],
+    "TopK": [helper.make_node("TopK", ["x", "ones"], ["t", "i"]), helper.make_node("Add", ["t", "x"], ["e"])],
+    "ArgMax": [helper.make_node("ArgMax", ["x"], ["i"], axis=2), helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+               helper.make_node("Add", ["f", "x"], ["e"])],
+    "CumSum": [helper.make_node("CumSum", ["x", "two"], ["e"])],
+    "GatherElements": [helper.make_node("ArgMax", ["x"], ["i"], axis=2), helper.make_node("GatherElements", ["x", "i"], ["g"], axis=2),
+                       helper.make_node("Add", ["g", "x"], ["e"])],
+    "GatherND": [helper.make_node("GatherND", ["x", "first"], ["g"], batch_dims=0), helper.make_node("Add", ["g", "x"], ["e"])],
+    "QuantizeLinear": [helper.make_node("QuantizeLinear", ["x", "step"], ["q"]), helper.make_node("DequantizeLinear", ["q", "step"], ["e"])],
+    "Trilu": [helper.make_node("Unsqueeze", ["x", "two1"], ["u"]), helper.make_node("Unsqueeze", ["u", "two1"], ["v"]),
+              helper.make_node("Trilu", ["v"], ["w"]), helper.make_node("Squeeze", ["w", "two_three"], ["e"])],
+    "Pad": [helper.make_node("Pad", ["x", "pads"], ["p"]), helper.make_node("Slice", ["p", "ones", "five", "two1"], ["e"])],
+    "Gemm": [helper.make_node("Squeeze", ["x", "zero1"], ["s"]), helper.make_node("Gemm", ["s", "square"], ["g"]),
+             helper.make_node("Unsqueeze", ["g", "zero1"], ["e"])],
+    "Einsum": [helper.make_node("Einsum", ["x", "square"], ["e"], equation="bsi,ij->bsj")],
+}
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_last_logits_through(tmp_path, tail):
+    """What treats tokens one by one is computed of the last one alone: the cut is in front of it, at the ids."""
+    model = ends_with(*TAILS[tail], helper.make_node("Tanh", ["e"], ["logits"]))
+    constants = {"ones3": [1, 1, 1], "two": 2, "two1": [2], "two_three": [2, 3], "zero1": [0], "five": [5], "pads": [0, 0, 1, 0, 0, 0], "first": [[0]]}
+    model.graph.initializer.extend([tensor(name, np.array(v)) for name, v in constants.items()])
+    model.graph.initializer.extend([tensor("step", np.array(0.05, np.float32)), tensor("square", np.random.default_rng(2).normal(size=(4, 4)).astype(np.float32))])
+    if tail == "Gemm":
+        for info in (model.graph.input[0], model.graph.output[0]):
+            info.type.tensor_type.shape.dim[0].dim_value = 1
+    made, _ = changed(tmp_path, model, "last_logits")
+    given = {"input_ids": np.random.default_rng(4).integers(0, 9, (1 if tail == "Gemm" else 2, 6))}
+    (now,), (before,) = (session(m).run(["logits"], given) for m in (made, model))
+    np.testing.assert_allclose(now, before[:, -1:], rtol=1e-4, atol=1e-5)
+    cuts = [n.input[0] for n in made.graph.node if n.op_type == "Slice" and "last" in n.output[0]]
+    assert cuts == (["x"] if tail == "Expand to sizes" else ["input_ids"]), cuts  # whose sizes are read
+
+
 def test_last_logits_refusals(tmp_path):
     model = decoder(Shape(last_only=True))
     assert "has logits of 1 tokens already" in refused(tmp_path, model, "last_logits", 1)

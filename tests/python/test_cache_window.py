@@ -115,7 +115,7 @@ def test_windows_that_stay(tmp_path):
 
     assert "(Attention): it reads 'v" in refused(tmp_path, edited(other_side), "remove_cache")
     said = refused(tmp_path, edited(sorted_along), "remove_cache")
-    assert "(TopK): nothing is known of what it does along the tokens" in said, said
+    assert "(TopK): it mixes tokens along axis 2 of 'unsorted'" in said, said
     said = refused(tmp_path, edited(first_places), "remove_cache")
     assert "depends on more than how far tokens are from each other" in said, said
 

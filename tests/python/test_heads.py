@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto as T
@@ -148,6 +149,20 @@ def test_grouped_heads_with_a_cache(tmp_path):
     assert_same(model, result, heads_graphs.draw(model))
 
 
+@pytest.mark.parametrize("weights, op", [
+    ("p = Hardmax <axis = -1> (s)", "Hardmax"),
+    ("e = Exp (s) p = LpNormalization <axis = -1, p = 1> (e)", "LpNormalization"),
+    ("e = Softmax <axis = -1> (s) q8 = QuantizeLinear <output_dtype = 3> (e, step) p = DequantizeLinear (q8, step)", "QuantizeLinear"),
+])
+def test_what_is_made_of_scores_is_of_one_head(tmp_path, weights, op):
+    model = onnx.parser.parse_model(f'''<ir_version: 10, opset_import: ["" : 23]>
+        g (float[1,3,6,8] q, float[1,3,6,8] k, float[1,3,6,8] v) => (float[1,3,6,8] y) <float step = {{0.01}}> {{
+          t = Transpose <perm = [0, 1, 3, 2]> (k)  s = MatMul (q, t)  {weights}  y = MatMul (p, v) }}''')
+    result, _, _ = optimized(tmp_path, model, *ONE_HEAD)
+    assert operators(result)[op] == 3 and operators(result)["MatMul"] == 6
+    assert_same(model, result, heads_graphs.draw(model))
+
+
 # ---- back
 
 @pytest.mark.parametrize("heads", [2, 4, 8])
@@ -165,6 +180,25 @@ def test_projections_of_heads_are_one_again(tmp_path):
     found = operators(result)
     assert found.get("Attention", 0) + found.get("GroupQueryAttention", 0) + found.get("MultiHeadAttention", 0) == 1 and "Softmax" not in found
     assert_same(single, result, heads_graphs.draw(single))
+
+
+def test_norms_of_heads_are_one_again(tmp_path):
+    """Queries and keys that are normalized head by head: the norm is of all heads, and so is the projection in front of it."""
+    def head(i):
+        return f"""q{i}0 = MatMul (x, wq{i})  q{i}1 = Unsqueeze (q{i}0, one)  q{i} = RMSNormalization <axis = -1> (q{i}1, scale)
+                   k{i}0 = MatMul (x, wk{i})  k{i}1 = Unsqueeze (k{i}0, one)  k{i} = RMSNormalization <axis = -1> (k{i}1, scale)
+                   v{i}0 = MatMul (x, wv{i})  v{i} = Unsqueeze (v{i}0, one)
+                   t{i} = Transpose <perm = [0, 1, 3, 2]> (k{i})  s{i} = MatMul (q{i}, t{i})  p{i} = Softmax <axis = -1> (s{i})  h{i} = MatMul (p{i}, v{i})"""
+    model = onnx.parser.parse_model(f'''<ir_version: 10, opset_import: ["" : 23]>
+        g (float[1,6,16] x) => (float[1,2,6,8] y) <int64[1] one = {{1}}> {{ {head(0)} {head(1)} y = Concat <axis = 1> (h0, h1) }}''')
+    rng = np.random.default_rng(0)
+    for name in [w + i for w in ("wq", "wk", "wv") for i in "01"]:
+        model.graph.initializer.append(numpy_helper.from_array((rng.normal(size=(16, 8)) * .3).astype(np.float32), name))
+    model.graph.initializer.append(numpy_helper.from_array(rng.normal(size=8).astype(np.float32), "scale"))
+    result, _, _ = optimized(tmp_path, model, "--target", "onnx")
+    found = operators(result)
+    assert found.get("Attention") == 1 and found.get("RMSNormalization") == 2 and found.get("MatMul", 0) <= 3, found
+    assert_same(model, result, heads_graphs.draw(model))
 
 
 # ---- wishes

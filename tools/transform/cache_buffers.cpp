@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "tools/transform/cache_axes.h"
 #include "tools/transform/cache_parts.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/opset.h"
+#include "tools/transform/node_axes.h"
 
 namespace saturate {
 namespace {
@@ -57,29 +57,52 @@ class BufferRemover {
   absl::Status spread() {
     std::vector<SameAxes> all;
     std::vector<const Node*> strange;
+    std::vector<std::pair<const Node*, std::vector<SameAxes>>> known_nodes;
     for (const Node& node : model_.graph.nodes) {
       if (groups(node)) continue;
       const auto known = [&](const std::string& value) { return value.empty() || facts_.shape(value); };
       const bool ranks =
           std::all_of(node.inputs.begin(), node.inputs.end(), known) && std::all_of(node.outputs.begin(), node.outputs.end(), known);
       auto found = ranks ? same_axes(facts_, node) : std::nullopt;
-      if (!found)
+      if (!found) {
         strange.push_back(&node);
-      else
-        all.insert(all.end(), found->begin(), found->end());
+        continue;
+      }
+      all.insert(all.end(), found->begin(), found->end());
+      known_nodes.emplace_back(&node, *std::move(found));
     }
     for (bool changed = true; changed;) {
       changed = false;
       for (const SameAxes& axes : all)
-        if (std::any_of(axes.begin(), axes.end(), [&](const AxisOf& a) { return marks_.contains(a); }))
-          for (const AxisOf& axis : axes) changed = mark(axis) || changed;
+        if (std::any_of(axes.axes.begin(), axes.axes.end(), [&](const AxisOf& a) { return marks_.contains(a); }))
+          for (const AxisOf& axis : axes.axes) changed = mark(axis) || changed;
     }
+    for (const auto& [node, found] : known_nodes)
+      if (makes_other_places(*node, found)) strange.push_back(node);
     for (const Node* node : strange)
       for (const auto* values : {&node->inputs, &node->outputs})
         for (const std::string& value : *values)
           if (!value.empty() && marked(value))
             return cannot_remove(*node, fmt::format("nothing is known of what it does along the places of '{}'", value));
     return absl::OkStatus();
+  }
+
+  // Whether a result has as many entries as there are places, and they are others.
+  bool makes_other_places(const Node& node, const std::vector<SameAxes>& found) const {
+    const auto linked = [&](const AxisOf& axis) {
+      return std::any_of(found.begin(), found.end(),
+                         [&](const SameAxes& same) { return std::count(same.axes.begin(), same.axes.end(), axis) > 0; });
+    };
+    const auto made = [&](const std::string& input, int axis) {
+      for (const std::string& output : node.outputs)
+        for (int k = 0; k < facts_.rank(output); ++k)
+          if (!linked({output, k}) && facts_.dims().equal((*facts_.shape(input))[axis], (*facts_.shape(output))[k])) return true;
+      return false;
+    };
+    for (const std::string& input : node.inputs)
+      for (int k = 0; k < facts_.rank(input); ++k)
+        if (marked(input, k) && !linked({input, k}) && made(input, k)) return true;
+    return false;
   }
 
   // Weights and tables with an entry for each place begin with those of the tokens; what counts places goes on counting.

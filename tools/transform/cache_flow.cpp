@@ -9,6 +9,7 @@
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/cache_parts.h"
 #include "tools/transform/edit.h"
+#include "tools/transform/node_axes.h"
 
 namespace saturate {
 namespace {
@@ -57,8 +58,6 @@ class TokenFlow {
   }
 
  private:
-  using Handler = absl::Status (TokenFlow::*)(const Node& node);
-
   const DecoderFacts& facts() const { return work_.facts; }
   bool token(const std::string& value) const { return work_.is_token(value); }
   const Axes& axes(const std::string& value) const { return work_.tokens.at(value); }
@@ -81,72 +80,43 @@ class TokenFlow {
         return cannot_cache(node, fmt::format("the rank of '{}', which it reads, is not known", name));
     for (const std::string& name : node.outputs)
       if (!name.empty() && !facts().shape(name)) return cannot_cache(node, fmt::format("the rank of its result '{}' is not known", name));
-    const Handler handler = handler_of(node);
-    if (!handler) return cannot_cache(node, "nothing is known of what it does along the tokens");
-    return (this->*handler)(node);
+    return through(node);
   }
 
-  static Handler handler_of(const Node& node) {
-    if (is_elementwise(node)) return &TokenFlow::elementwise;
-    if (!node.domain.empty()) return nullptr;
-    if (has(Trait::kReduction, node)) return &TokenFlow::reduction;
-    static const std::map<std::string_view, Handler> by_name{
-        {"MatMul", &TokenFlow::product},
-        {"Gemm", &TokenFlow::gemm},
-        {"Attention", &TokenFlow::attention},
-        {"RotaryEmbedding", &TokenFlow::rotary},
-        {"Gather", &TokenFlow::gather},
-        {"GatherElements", &TokenFlow::gather_elements},
-        {"GatherND", &TokenFlow::gather_nd},
-        {"Slice", &TokenFlow::slice},
-        {"Split", &TokenFlow::along_axis},
-        {"Concat", &TokenFlow::concat},
-        {"Softmax", &TokenFlow::along_axis},
-        {"LogSoftmax", &TokenFlow::along_axis},
-        {"Hardmax", &TokenFlow::along_axis},
-        {"LpNormalization", &TokenFlow::along_axis},
-        {"TopK", &TokenFlow::along_axis},
-        {"ArgMax", &TokenFlow::arg},
-        {"ArgMin", &TokenFlow::arg},
-        {"LayerNormalization", &TokenFlow::norm},
-        {"RMSNormalization", &TokenFlow::norm},
-        {"CumSum", &TokenFlow::cumulative},
-        {"Transpose", &TokenFlow::transpose},
-        {"Reshape", &TokenFlow::reshape},
-        {"Flatten", &TokenFlow::view},
-        {"Squeeze", &TokenFlow::view},
-        {"Unsqueeze", &TokenFlow::view},
-        {"Expand", &TokenFlow::expand},
-        {"Tile", &TokenFlow::tile},
-    };
-    const auto it = by_name.find(node.op_type);
-    return it == by_name.end() ? nullptr : it->second;
+  absl::Status through(const Node& node) {
+    if (is_operator(node, "MatMul")) return product(node);
+    if (is_operator(node, "Attention")) return attention(node);
+    if (is_operator(node, "Slice")) return slice(node);
+    return has(Trait::kView, node) && !is_elementwise(node) ? view(node) : by_links(node);
   }
 
   // Writes the node with other inputs; all its results have these axes.
   absl::Status made(const Node& node, std::vector<std::string> inputs, const Axes& result) {
+    return made(node, std::move(inputs), std::vector<Axes>(node.outputs.size(), result));
+  }
+  absl::Status made(const Node& node, std::vector<std::string> inputs, const std::vector<Axes>& results) {
     const bool sized = node.domain.empty() && one_of(node.op_type, {"Reshape", "Expand", "Slice"});
     const auto tells_position = [&](const std::string& input) {
       if (token(input)) return work_.positional.contains(input);
       const bool sizes = sized && &input != node.inputs.data();
       return !input.empty() && !sizes && positions_.tells_index(input);
     };
-    return made(node, std::move(inputs), result, std::any_of(node.inputs.begin(), node.inputs.end(), tells_position));
+    return made(node, std::move(inputs), results, std::any_of(node.inputs.begin(), node.inputs.end(), tells_position));
   }
   // `positional`: whether results depend on where the tokens stand.
-  absl::Status made(const Node& node, std::vector<std::string> inputs, const Axes& result, bool positional) {
+  absl::Status made(const Node& node, std::vector<std::string> inputs, const std::vector<Axes>& results, bool positional) {
     Node changed = node;
     if (inputs != node.inputs) changed.origin = nullptr;
     changed.inputs = std::move(inputs);
     writer_.graph().nodes.push_back(std::move(changed));
-    mark(node, result, positional);
+    mark(node, results, positional);
     return absl::OkStatus();
   }
-  void mark(const Node& node, const Axes& result, bool positional) {
-    for (const std::string& output : node.outputs)
-      if (!output.empty()) {
-        work_.tokens[output] = result;
-        if (positional) work_.positional.insert(output);
+  void mark(const Node& node, const std::vector<Axes>& results, bool positional) {
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (!node.outputs[i].empty()) {
+        work_.tokens[node.outputs[i]] = results[i];
+        if (positional) work_.positional.insert(node.outputs[i]);
       }
   }
 
@@ -190,13 +160,17 @@ class TokenFlow {
     });
   }
 
-  // What an operator reads of a value whose last axes stand on those of its result.
+  static bool has_all(const Axes& axes) { return std::find(axes.begin(), axes.end(), Axis::kAll) != axes.end(); }
+
+  // The value as an operator reads it whose result's last axes are aligned with the value's.
   absl::StatusOr<std::string> beside(const Node& node, const std::string& value, const Axes& result) {
+    return beside(node, value, result, has_all(result));
+  }
+  // `scores`: of tokens beside all positions, where a token stands at its place among them.
+  absl::StatusOr<std::string> beside(const Node& node, const std::string& value, const Axes& result, bool scores) {
     if (value.empty() || token(value)) return value;
     std::string at = value;
     const int shift = static_cast<int>(result.size()) - rank(value);
-    // Beside all positions a token stands at its place among them.
-    const bool scores = std::find(result.begin(), result.end(), Axis::kAll) != result.end();
     for (int i = 0; i < rank(value); ++i)
       if (spans(value, i) && result[i + shift] == Axis::kNew) {
         absl::StatusOr<std::string> rows = positions_.rows(node, value, i, scores ? RowIndex::kOfPlace : RowIndex::kOfToken);
@@ -209,111 +183,100 @@ class TokenFlow {
     return at;
   }
 
-  // The axes of a result on which those of the inputs stand; an error where new tokens meet all positions.
-  absl::StatusOr<Axes> joined(const Node& node, const std::vector<std::string>& inputs, int result_rank) {
-    Axes result(result_rank, Axis::kNone);
-    const auto put = [&](Axis& into, Axis axis) {
-      const bool clash = into != Axis::kNone && axis != Axis::kNone && into != axis;
-      if (axis != Axis::kNone) into = axis;
-      return !clash;
-    };
-    for (const std::string& input : inputs) {
-      if (input.empty() || !token(input)) continue;
-      const int shift = result_rank - rank(input);
-      for (int i = 0; i < rank(input); ++i)
-        if (!put(result[i + shift], axes(input)[i]))
-          return cannot_cache(node,
-                              fmt::format("'{}' stands along all positions for one input and along the new tokens for another", input));
-    }
-    for (const std::string& input : inputs) {
-      if (input.empty() || token(input)) continue;
-      const int shift = result_rank - rank(input);
-      for (int i = 0; i < rank(input); ++i)
-        if (spans(input, i) && result[i + shift] == Axis::kNone) result[i + shift] = Axis::kAll;
-    }
-    return result;
-  }
-
-  absl::Status elementwise(const Node& node) {
-    const absl::StatusOr<Axes> result = joined(node, node.inputs, rank(node.outputs[0]));
-    if (!result.ok()) return result.status();
-    std::vector<std::string> inputs;
-    for (const std::string& input : node.inputs) {
-      absl::StatusOr<std::string> read = beside(node, input, *result);
-      if (!read.ok()) return read.status();
-      inputs.push_back(*std::move(read));
-    }
-    return made(node, std::move(inputs), *result);
-  }
-
   absl::Status mixes(const Node& node) {
     const std::string_view help =
         is_operator(node, "CumSum") ? "; where it counts tokens that are no padding, put padding_by_mask before" : "";
     return cannot_cache(node, fmt::format("it mixes tokens, so that a new one changes what was computed of earlier ones{}", help));
   }
 
-  // A normalization or choice along one axis, a Split: each of the others is apart.
-  absl::Status along(const Node& node, std::int64_t axis) {
-    if (!token(node.inputs[0])) return cannot_cache(node, "its parameters depend on tokens");
-    Axes result = axes(node.inputs[0]);
-    const auto at = static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(result.size()) : axis);
-    if (result[at] == Axis::kNew) return mixes(node);
-    if (result[at] == Axis::kAll && one_of(node.op_type, {"Split", "TopK"})) return mixes(node);
-    for (std::size_t i = 1; i < node.inputs.size(); ++i)
-      if (!node.inputs[i].empty() && (token(node.inputs[i]) || spans(node.inputs[i])))
-        return cannot_cache(node, fmt::format("its input '{}' depends on tokens", node.inputs[i]));
-    return made(node, node.inputs, result);
-  }
-  absl::Status along_axis(const Node& node) { return along(node, int_attribute(node, "axis", node.op_type == "Split" ? 0 : -1)); }
-  absl::Status cumulative(const Node& node) {
-    const auto axis = facts().ints(node.inputs[1]);
-    if (!axis || axis->size() != 1) return cannot_cache(node, "its axis is no constant");
-    return along(node, (*axis)[0]);
-  }
-  absl::Status norm(const Node& node) {
-    const std::int64_t given = int_attribute(node, "axis", -1);
-    const int rank = this->rank(node.inputs[0]);
-    for (auto i = static_cast<int>(given < 0 ? given + rank : given); i < rank; ++i)
-      if (token(node.inputs[0]) && axes(node.inputs[0])[i] != Axis::kNone) return mixes(node);
-    return along(node, -1);
+  // What is known of the axes of a node, and what stands on them.
+  struct Linked {
+    OpAxes axes;
+    std::map<const AxisLink*, Axis> marks = {};
+    std::vector<Axes> results = {};
+  };
+
+  // Each place of what is linked is apart, or beside all the others that there are.
+  absl::Status by_links(const Node& node) {
+    auto axes = axes_of(ViewOfFacts(facts(), node));
+    if (!axes) return cannot_cache(node, "nothing is known of what it does along the tokens");
+    Linked found{.axes = *std::move(axes)};
+    for (const std::string& output : node.outputs) found.results.emplace_back(rank(output), Axis::kNone);
+    for (const bool tokens : {true, false})
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        if (const std::string& input = node.inputs[i]; !input.empty() && token(input) == tokens)
+          for (int k = 0; k < rank(input); ++k) {
+            const Axis axis = tokens ? this->axes(input)[k] : spans(input, k) ? Axis::kAll : Axis::kNone;
+            if (axis == Axis::kNone) continue;
+            if (absl::Status s = put(node, found, {{static_cast<int>(i)}, k}, axis); !s.ok()) return s;
+          }
+    const bool sized = found.axes.sizes.has_value();
+    for (int k = 0; sized && k < rank(node.outputs[0]); ++k)
+      if (Axis& into = found.results[0][k]; into == Axis::kNone && spans(node.outputs[0], k)) into = Axis::kAll;
+    absl::StatusOr<std::vector<std::string>> inputs = read_by_links(node, found);
+    if (!inputs.ok()) return inputs.status();
+    return sized ? resized(node, found.results[0], nullptr, {}) : made(node, *std::move(inputs), found.results);
   }
 
-  absl::Status reduced(const Node& node, std::vector<std::int64_t> over, bool keep) {
-    const Axes& from = axes(node.inputs[0]);
-    const auto rank = static_cast<std::int64_t>(from.size());
-    for (std::int64_t& axis : over) axis = axis < 0 ? axis + rank : axis;
-    Axes result;
-    for (std::int64_t i = 0; i < rank; ++i) {
-      const bool gone = std::find(over.begin(), over.end(), i) != over.end();
-      if (gone && from[i] == Axis::kNew) return mixes(node);
-      if (!gone)
-        result.push_back(from[i]);
-      else if (keep)
-        result.push_back(Axis::kNone);
+  // Marks what has the entries of an axis of an input.
+  absl::Status put(const Node& node, Linked& found, const AxisAt& at, Axis axis) {
+    const std::string& input = node.inputs[at.port.index];
+    const AxisLink* link = found.axes.link(at.port, at.axis);
+    if (!link) return put_unlinked(node, found, at, axis);
+    if (token(input) && axis == Axis::kNew && !link->apart) return mixes(node);
+    const auto [it, is_first] = found.marks.emplace(link, axis);
+    if (!is_first && it->second != axis) {
+      if (!token(input)) return absl::OkStatus();  // its rows are taken
+      return cannot_cache(node, fmt::format("'{}' stands along all positions for one input and along the new tokens for another", input));
     }
-    return made(node, node.inputs, result);
-  }
-  absl::Status reduction(const Node& node) {
-    std::vector<std::int64_t> over;
-    if (!token(node.inputs[0])) return cannot_cache(node, "its axes depend on tokens");
-    if (node.inputs.size() > 1 && !node.inputs[1].empty()) {
-      const auto given = facts().ints(node.inputs[1]);
-      if (!given) return cannot_cache(node, "its axes are no constants");
-      over = *given;
+    for (const AxisAt& to : link->outputs) {
+      Axis& into = found.results[to.port.index][to.axis];
+      into = axis;
     }
-    if (over.empty() && int_attribute(node, "noop_with_empty_axes", 0) == 0)
-      for (int i = 0; i < rank(node.inputs[0]); ++i) over.push_back(i);
-    return reduced(node, over, int_attribute(node, "keepdims", 1) != 0);
+    return absl::OkStatus();
   }
-  absl::Status arg(const Node& node) { return reduced(node, {int_attribute(node, "axis", 0)}, int_attribute(node, "keepdims", 1) != 0); }
 
-  absl::Status tile(const Node& node) {
-    const auto repeats = facts().ints(node.inputs[1]);
-    if (!token(node.inputs[0]) || !repeats) return cannot_cache(node, "its repeats are no constants");
-    const Axes& from = axes(node.inputs[0]);
-    for (std::size_t i = 0; i < from.size(); ++i)
-      if (from[i] != Axis::kNone && (*repeats)[i] != 1) return cannot_cache(node, "it repeats the tokens");
-    return made(node, node.inputs, from);
+  // The last token of all is sure to be a new one; the choice of one among all positions, and what goes along all of them, is theirs.
+  absl::Status put_unlinked(const Node& node, Linked& found, const AxisAt& at, Axis axis) {
+    const std::string& input = node.inputs[at.port.index];
+    if (!token(input)) {
+      if (found.axes.sizes == at.port.index) return absl::OkStatus();
+      return cannot_cache(node, fmt::format("its input '{}' depends on tokens", input));
+    }
+    if (axis == Axis::kNew) {
+      if (!is_operator(node, "Gather") || at.port.index != 0) return mixes(node);
+      const auto taken = facts().ints(node.inputs[1]);
+      if (!taken || std::any_of(taken->begin(), taken->end(), [](std::int64_t i) { return i != -1; }))
+        return cannot_cache(node, "it takes tokens out of all; only the last one is sure to be a new one");
+      return absl::OkStatus();
+    }
+    if (has(Trait::kLikeFirst, node) && at.port.index == 0) {
+      found.results[0][at.axis] = axis;
+      return absl::OkStatus();
+    }
+    return is_choice(node, found.axes) ? absl::OkStatus() : mixes(node);
+  }
+  // Whether it makes one entry of all those along what is not linked.
+  bool is_choice(const Node& node, const OpAxes& axes) const {
+    for (int o = 0; o < static_cast<int>(node.outputs.size()); ++o)
+      for (int k = 0; k < rank(node.outputs[o]); ++k)
+        if (!axes.link({o, true}, k) && facts().dims().value((*facts().shape(node.outputs[o]))[k]) != 1) return false;
+    return node.inputs.size() == 1;
+  }
+
+  // Of what does not depend on the tokens, the rows of new ones.
+  absl::StatusOr<std::vector<std::string>> read_by_links(const Node& node, const Linked& found) {
+    const bool scores = std::any_of(found.results.begin(), found.results.end(), has_all);
+    std::vector<std::string> inputs;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      Axes beside_it(rank(node.inputs[i]), Axis::kNone);
+      for (const auto& [link, axis] : found.marks)
+        if (const AxisAt* at = link->of({static_cast<int>(i)})) beside_it[at->axis] = axis;
+      absl::StatusOr<std::string> read = beside(node, node.inputs[i], beside_it, scores);
+      if (!read.ok()) return read.status();
+      inputs.push_back(*std::move(read));
+    }
+    return inputs;
   }
 
   // Scores, sums of values by weights, and products with weights.
@@ -371,16 +334,8 @@ class TokenFlow {
     result[r - 1] = column;
     if (inputs[1] == node.inputs[1]) return made(node, std::move(inputs), result);
     const bool scores = column == Axis::kAll;  // of queries and keys, which tell how far two tokens are from each other
-    return made(node, std::move(inputs), result, !scores && work_.positional.contains(node.inputs[1]));
+    return made(node, std::move(inputs), {result}, !scores && work_.positional.contains(node.inputs[1]));
   }
-  absl::Status gemm(const Node& node) {
-    if (!token(node.inputs[0]) || int_attribute(node, "transA", 0) != 0 || axes(node.inputs[0])[1] != Axis::kNone) return mixes(node);
-    for (std::size_t i = 1; i < node.inputs.size(); ++i)
-      if (!node.inputs[i].empty() && (token(node.inputs[i]) || spans(node.inputs[i])))
-        return cannot_cache(node, fmt::format("its input '{}' depends on tokens", node.inputs[i]));
-    return made(node, node.inputs, {axes(node.inputs[0])[0], Axis::kNone});
-  }
-
   absl::Status attention(const Node& node) {
     std::vector<std::string> inputs = node.inputs;
     inputs.resize(std::max<std::size_t>(inputs.size(), 4));
@@ -411,7 +366,7 @@ class TokenFlow {
     // Queries and keys tell how far two tokens are from each other; what is taken of a token is its value.
     const bool positional = work_.positional.contains(node.inputs[2]);
     if (work_.options.group_query()) {
-      mark(node, heads, positional);
+      mark(node, {heads}, positional);
       return whole_.attend_in_group(node, inputs[3]);  // which is causal by itself
     }
     Node changed = node;
@@ -421,7 +376,7 @@ class TokenFlow {
       changed.origin = nullptr;
     }
     if (inputs[3].empty()) inputs.resize(3);
-    return made(changed, std::move(inputs), heads, positional);
+    return made(changed, std::move(inputs), {heads}, positional);
   }
   // Of new tokens, to what is given.
   absl::Status cross_attention(const Node& node, std::vector<std::string> inputs) {
@@ -439,74 +394,8 @@ class TokenFlow {
       inputs[3] = *std::move(mask);
     }
     const bool positional = work_.positional.contains(inputs[0]);
-    return made(node, std::move(inputs), heads, positional);
+    return made(node, std::move(inputs), {heads}, positional);
   }
-  absl::Status rotary(const Node& node) {
-    std::vector<std::string> inputs = node.inputs;
-    if (!token(inputs[0])) return cannot_cache(node, "it turns something else than tokens");
-    const Axes result = axes(inputs[0]);
-    const int at = result.size() == 3 ? 1 : 2;
-    for (int i = 0; i < static_cast<int>(result.size()); ++i)
-      if (result[i] != (i == at ? Axis::kNew : Axis::kNone)) return mixes(node);
-    for (std::size_t i = 1; i < inputs.size(); ++i) {
-      if (inputs[i].empty()) continue;
-      if (token(inputs[i])) {
-        if (axes(inputs[i])[1] != Axis::kNew) return mixes(node);
-        continue;
-      }
-      if (!spans(inputs[i])) continue;
-      absl::StatusOr<std::string> rows = positions_.rows(node, inputs[i], 1, RowIndex::kOfToken);
-      if (!rows.ok()) return rows.status();
-      inputs[i] = *std::move(rows);
-    }
-    return made(node, std::move(inputs), result);
-  }
-
-  absl::Status gather(const Node& node) {
-    const std::string &data = node.inputs[0], &indices = node.inputs[1];
-    const std::int64_t given = int_attribute(node, "axis", 0);
-    const auto axis = static_cast<int>(given < 0 ? given + rank(data) : given);
-    Axes result;
-    const auto put = [&](const std::string& value, int from, int to) {
-      for (int i = from; i < to; ++i) result.push_back(token(value) ? axes(value)[i] : spans(value, i) ? Axis::kAll : Axis::kNone);
-    };
-    put(data, 0, axis);
-    put(indices, 0, rank(indices));
-    put(data, axis + 1, rank(data));
-    if (token(data) && axes(data)[axis] == Axis::kNew) {
-      const auto at = facts().ints(indices);
-      if (!at || std::any_of(at->begin(), at->end(), [](std::int64_t i) { return i != -1; }))
-        return cannot_cache(node, "it takes tokens out of all; only the last one is sure to be a new one");
-    } else if (token(data) && axes(data)[axis] == Axis::kAll) {
-      return cannot_cache(node, "it takes scores of some positions out of all");
-    } else if (!token(data) && spans(data)) {
-      return cannot_cache(node, fmt::format("tokens choose rows of '{}', which depends on positions", data));
-    }
-    return made(node, node.inputs, result);
-  }
-  absl::Status gather_elements(const Node& node) {
-    const std::int64_t given = int_attribute(node, "axis", 0);
-    const auto axis = static_cast<std::size_t>(given < 0 ? given + rank(node.inputs[0]) : given);
-    if (!token(node.inputs[0]) || !token(node.inputs[1]) || axes(node.inputs[0]) != axes(node.inputs[1]) ||
-        axes(node.inputs[0])[axis] != Axis::kNone)
-      return mixes(node);
-    return made(node, node.inputs, axes(node.inputs[0]));
-  }
-
-  absl::Status gather_nd(const Node& node) {
-    const std::string &data = node.inputs[0], &indices = node.inputs[1];
-    const auto depth = facts().shape(indices) ? facts().extents().of(facts().shape(indices)->back()) : std::nullopt;
-    if (!token(data) || token(indices) || spans(indices) || int_attribute(node, "batch_dims", 0) != 0 || !depth || !depth->is_number())
-      return cannot_cache(node, "which entries it takes depends on tokens");
-    Axes result(rank(indices) - 1, Axis::kNone);
-    for (int i = 0; i < rank(data); ++i)
-      if (i >= depth->factor)
-        result.push_back(axes(data)[i]);
-      else if (axes(data)[i] != Axis::kNone)
-        return cannot_cache(node, "it takes tokens out of all");
-    return made(node, node.inputs, result);
-  }
-
   absl::Status slice(const Node& node) {
     if (!token(node.inputs[0])) return cannot_cache(node, "where it cuts depends on tokens");
     Axes result = axes(node.inputs[0]);
@@ -551,22 +440,6 @@ class TokenFlow {
     return true;
   }
 
-  absl::Status concat(const Node& node) {
-    const std::int64_t given = int_attribute(node, "axis", 0);
-    const auto axis = static_cast<std::size_t>(given < 0 ? given + rank(node.outputs[0]) : given);
-    for (const std::string& input : node.inputs)
-      if (token(input) ? axes(input)[axis] != Axis::kNone : spans(input, static_cast<int>(axis))) return mixes(node);
-    return elementwise(node);
-  }
-
-  absl::Status transpose(const Node& node) {
-    const Axes& from = axes(node.inputs[0]);
-    const Attribute* perm = find_attribute(node.attributes, "perm");
-    Axes result(from.size());
-    for (std::size_t i = 0; i < from.size(); ++i) result[i] = from[perm ? perm->ints()[i] : from.size() - 1 - i];
-    return made(node, node.inputs, result);
-  }
-
   // The axes of a result of the same entries in the same order.
   absl::StatusOr<Axes> viewed(const Node& node) {
     if (!token(node.inputs[0])) return cannot_cache(node, "its shape depends on tokens");
@@ -584,20 +457,9 @@ class TokenFlow {
   }
   absl::Status view(const Node& node) {
     const absl::StatusOr<Axes> result = viewed(node);
-    return result.ok() ? made(node, node.inputs, *result) : result.status();
-  }
-  absl::Status reshape(const Node& node) {
-    const absl::StatusOr<Axes> result = viewed(node);
     if (!result.ok()) return result.status();
+    if (!is_operator(node, "Reshape")) return made(node, node.inputs, *result);
     return resized(node, *result, facts().shape(node.inputs[0]), axes(node.inputs[0]));
-  }
-  absl::Status expand(const Node& node) {
-    const absl::StatusOr<Axes> result = joined(node, {node.inputs[0]}, rank(node.outputs[0]));
-    if (!result.ok()) return result.status();
-    Axes axes = *result;
-    for (int i = 0; i < static_cast<int>(axes.size()); ++i)
-      if (axes[i] == Axis::kNone && spans(node.outputs[0], i)) axes[i] = Axis::kAll;
-    return resized(node, axes, nullptr, {});
   }
   // With sizes of its own, unless they are constants, which count no tokens.
   absl::Status resized(const Node& node, const Axes& result, const std::vector<Dim>* like, const Axes& like_axes) {

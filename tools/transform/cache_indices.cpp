@@ -5,14 +5,14 @@
 #include <string>
 
 #include "fmt/format.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/cache_parts.h"
+#include "tools/transform/edit.h"
 
 namespace saturate {
 namespace {
 
-bool is_view_of_index(const Node& node) {
-  return node.domain.empty() && one_of(node.op_type, {"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Expand", "Transpose"});
-}
+bool is_view_of_index(const Node& node) { return is_view(node) || is_operator(node, "Cast"); }
 
 }  // namespace
 
@@ -185,8 +185,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> PositionSide::range_of_cons
     const auto number = filled ? element_as_int(filled->t(), 0) : std::nullopt;
     return number ? std::optional(std::pair(*number, *number)) : std::nullopt;
   }
-  const bool moves =
-      one_of(node->op_type, {"Slice", "Gather", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Identity", "Cast"});
+  const bool moves = has(Trait::kMovement, *node) || is_operator(*node, "Cast");
   return moves ? range_of_constant(node->inputs[0]) : std::nullopt;
 }
 

@@ -51,6 +51,7 @@ class DecoderFacts {
   bool along_given(const std::string& value, int axis) const {
     return given_dim_ && graph_->dims().equal((*shape(value))[axis], *given_dim_);
   }
+  std::int64_t opset(const std::string& domain) const;
   DimTable& dims() const { return graph_->dims(); }
   std::optional<bool> spans(const std::string& value, int axis) const { return extents_->spans((*shape(value))[axis]); }
   // Whether an axis has entries of positions, or may have.
@@ -71,6 +72,7 @@ class DecoderFacts {
   std::optional<Extents> extents_;
   std::optional<Dim> given_dim_;
   std::optional<GraphView> view_;
+  std::map<std::string, std::int64_t> opsets_;
 };
 
 // That each input is one of tokens or masks.
@@ -266,6 +268,8 @@ class GivenSide {
 // Where a Reshape puts the entries of an axis; nullopt: they don't stay apart.
 std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Dim>& from, const std::vector<Dim>& to, int axis);
 bool is_elementwise(const Node& node);
+// Whether it changes nothing but where axes are: a view, Transpose, Expand.
+bool is_view(const Node& node);
 // One size of a value, [1].
 std::string size_of(GraphWriter& writer, const std::string& value, std::int64_t axis, const std::string& hint);
 // A pattern of CacheOptions as a name.

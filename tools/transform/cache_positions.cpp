@@ -6,6 +6,8 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/cache_parts.h"
+#include "tools/transform/edit.h"
+#include "tools/transform/node_axes.h"
 
 namespace saturate {
 
@@ -22,6 +24,8 @@ absl::Status cannot_cache(const Node& node, std::string_view why) { return absl:
 absl::Status cannot_remove(const Node& node, std::string_view why) { return absl::UnimplementedError(about(node, why)); }
 
 bool is_elementwise(const Node& node) { return has(Trait::kElementwise, node) || has(Trait::kUnaryElementwise, node) || broadcasts(node); }
+
+bool is_view(const Node& node) { return has(Trait::kView, node) || is_operator(node, "Transpose") || is_operator(node, "Expand"); }
 
 namespace {
 
@@ -99,7 +103,13 @@ absl::StatusOr<std::unique_ptr<DecoderFacts>> DecoderFacts::of_named(const Model
   made->lowered_ = *std::move(lowered);
   made->extents_.emplace(made->graph_->dims(), names);
   made->view_.emplace(model.graph);
+  made->opsets_.insert(model.opset_imports.begin(), model.opset_imports.end());
   return made;
+}
+
+std::int64_t DecoderFacts::opset(const std::string& domain) const {
+  const auto it = opsets_.find(domain);
+  return it == opsets_.end() ? 1 : it->second;
 }
 
 const Facts* DecoderFacts::facts(const std::string& value) const {
@@ -322,35 +332,14 @@ std::optional<int> axis_before_view(const DecoderFacts& facts, const Node& node,
 
 // By input, the axis whose entries make those along an axis of the result, each alone. Empty: not known.
 std::vector<std::optional<int>> axes_behind(const DecoderFacts& facts, const Node& node, const std::string& value, int axis) {
-  const int rank = facts.rank(value);
-  const auto number = [&](const char* name, std::int64_t otherwise, int of) {
-    const Attribute* a = find_attribute(node.attributes, name);
-    const std::int64_t given = a ? a->i() : otherwise;
-    return static_cast<int>(given < 0 ? given + of : given);
-  };
-  if (!node.domain.empty()) return {};
-  if (node.op_type == "Transpose") {
-    const Attribute* perm = find_attribute(node.attributes, "perm");
-    return {perm ? static_cast<int>(perm->ints()[axis]) : rank - 1 - axis};
-  }
-  if (one_of(node.op_type, {"Reshape", "Unsqueeze", "Squeeze", "Expand"})) return {axis_before_view(facts, node, value, axis)};
-  if (node.op_type == "Gather") {
-    const int at = number("axis", 0, facts.rank(node.inputs[0]));
-    if (axis < at || axis >= at + facts.rank(node.inputs[1])) return {};
-    return {std::nullopt, axis - at};
-  }
-  if (node.op_type == "GatherND") {
-    if (number("batch_dims", 0, 0) != 0 || axis >= facts.rank(node.inputs[1]) - 1) return {};
-    return {std::nullopt, axis};
-  }
-  if (node.op_type == "MatMul") {
-    const int a = facts.rank(node.inputs[0]), b = facts.rank(node.inputs[1]);
-    if (a < 2 || b < 2) return {};
-    if (axis == rank - 2) return {a - 2};
-    if (axis == rank - 1) return {std::nullopt, b - 1};
-  }
-  if (node.op_type == "Concat" && number("axis", 0, rank) != axis) return std::vector<std::optional<int>>(node.inputs.size(), axis);
-  return {};
+  if (is_view(node) && !is_operator(node, "Transpose")) return {axis_before_view(facts, node, value, axis)};
+  const auto axes = axes_of(ViewOfFacts(facts, node));
+  const AxisLink* link = axes && !axes->sizes && value == node.outputs[0] ? axes->apart({0, true}, axis) : nullptr;
+  if (!link) return {};
+  std::vector<std::optional<int>> behind(node.inputs.size());
+  for (const AxisAt& at : link->inputs)
+    if (!at.one) behind[static_cast<std::size_t>(at.port.index)] = at.axis;
+  return behind;
 }
 
 }  // namespace

@@ -3,15 +3,12 @@
 #include <limits>
 
 #include "fmt/format.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/cache_parts.h"
 #include "tools/transform/edit.h"
 
 namespace saturate {
 namespace {
-
-bool is_view(const Node& node) {
-  return node.domain.empty() && one_of(node.op_type, {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Identity"});
-}
 
 // Views one behind the other; the last one's result has this name, if there is one.
 std::string behind(GraphWriter& writer, std::vector<Node> views, std::string value, const std::string& name) {
@@ -225,7 +222,7 @@ absl::StatusOr<std::string> WholeTokens::above_positions(const Node& reader, con
   while (found.size() > 1) {
     const auto last = std::prev(found.end());
     const Node* node = work_.facts.producer(last->second);
-    const bool part = node && (is_view(*node) || (node->domain.empty() && one_of(node->op_type, {"Slice", "Split", "Neg"})));
+    const bool part = node && (is_view(*node) || has(Trait::kMovement, *node) || is_operator(*node, "Neg"));
     if (!part) return cannot_cache(reader, fmt::format("'{}' is made of several values before positions matter", value));
     found.erase(last);
     found.emplace(work_.facts.place(node->inputs[0]), node->inputs[0]);

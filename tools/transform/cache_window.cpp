@@ -9,9 +9,9 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/model/node_order.h"
-#include "tools/transform/cache_axes.h"
 #include "tools/transform/cache_window_parts.h"
 #include "tools/transform/edit.h"
+#include "tools/transform/node_axes.h"
 
 namespace saturate {
 namespace {
@@ -88,7 +88,7 @@ class WindowRemover {
       if (node.op_type == "Slice") return slice(node);
       if (node.op_type == "Attention") return attention(node);
       if (node.op_type == "RotaryEmbedding") return rotary(node);
-      if (one_of(node.op_type, {"Softmax", "LogSoftmax"})) return softmax(node);
+      if (node.op_type.ends_with("Softmax") || node.op_type == "Hardmax") return softmax(node);
     }
     return generic(node);
   }
@@ -156,13 +156,13 @@ class WindowRemover {
     for (int round = 0; round < 2; ++round)
       for (const SameAxes& axes : *found) {
         std::optional<Of> what;
-        for (const AxisOf& axis : axes)
+        for (const AxisOf& axis : axes.axes)
           if (const auto it = marks_.find(axis.value); it != marks_.end() && it->second.contains(axis.axis)) {
             if (what && *what != it->second.at(axis.axis)) return cannot_remove(node, "tokens of the window stand beside places");
             what = it->second.at(axis.axis);
           }
         if (!what) continue;
-        for (const AxisOf& axis : axes)
+        for (const AxisOf& axis : axes.axes)
           (outputs.contains(axis.value) ? marks_[axis.value]
            : is_token(axis.value)       ? marks_.at(axis.value)
                                         : beside[axis.value])[axis.axis] = *what;
@@ -182,38 +182,24 @@ class WindowRemover {
     return made(node, inputs);
   }
 
-  // Each entry along the tokens must be computed alone; sums over places are those of attention.
+  // Each entry along the tokens must be computed alone; sums over places are those of attention, whose weights are 0 where it hides them.
   absl::Status alone(const Node& node, const std::vector<SameAxes>& found) const {
     for (const std::string& input : node.inputs) {
       const auto marks = marks_.find(input);
       if (marks == marks_.end()) continue;
-      for (const auto& [axis, of] : marks->second) {
-        const bool summed = node.op_type == "MatMul" && of == Of::kPlaces;
-        const bool stays = std::any_of(found.begin(), found.end(), [&, axis = axis](const SameAxes& axes) {
-          const auto is = [&](const AxisOf& a) { return a.value == input && a.axis == axis; };
-          const auto is_result = [&](const AxisOf& a) { return std::count(node.outputs.begin(), node.outputs.end(), a.value) > 0; };
-          return std::any_of(axes.begin(), axes.end(), is) && std::any_of(axes.begin(), axes.end(), is_result);
-        });
-        if ((!stays && !summed) || goes_along(node, input, axis))
+      for (const auto& [axis, of] : marks->second)
+        if (!keeps(node, found, {input, axis}) && !(of == Of::kPlaces && is_operator(node, "MatMul")))
           return cannot_remove(node, fmt::format("it mixes tokens along axis {} of '{}'", axis, input));
-      }
     }
     return absl::OkStatus();
   }
-  // Whether it computes along this axis, which it keeps.
-  bool goes_along(const Node& node, const std::string& input, int axis) const {
-    const auto is = [&](std::int64_t at) { return at == axis || at + rank(input) == axis; };
-    if (one_of(node.op_type, {"LayerNormalization", "RMSNormalization"})) {
-      const std::int64_t first = int_attribute(node, "axis", -1);
-      return axis >= (first < 0 ? first + rank(input) : first);
-    }
-    if (node.op_type == "CumSum") {
-      const auto axes = work_.facts.ints(node.inputs[1]);
-      return !axes || is((*axes)[0]);
-    }
-    if (one_of(node.op_type, {"Concat", "Split"})) return is(int_attribute(node, "axis", 0));
-    if (one_of(node.op_type, {"QuantizeLinear", "DequantizeLinear"})) return rank(node.inputs[1]) > 0 && is(int_attribute(node, "axis", 1));
-    return false;
+  // Whether a result has the entries of this axis place by place.
+  static bool keeps(const Node& node, const std::vector<SameAxes>& found, const AxisOf& axis) {
+    return std::any_of(found.begin(), found.end(), [&](const SameAxes& same) {
+      const auto is_result = [&](const AxisOf& a) { return std::count(node.outputs.begin(), node.outputs.end(), a.value) > 0; };
+      return same.kind == SameAxes::Kind::kApart && std::count(same.axes.begin(), same.axes.end(), axis) > 0 &&
+             std::any_of(same.axes.begin(), same.axes.end(), is_result);
+    });
   }
 
   // The axis of the result on which the tokens stand: where they stood, or, of one token, any axis of one entry.

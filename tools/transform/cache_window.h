@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "onnx_bridge/model/model.h"
-#include "tools/transform/cache_axes.h"
+#include "tools/transform/node_axes.h"
 
 namespace saturate {
 

@@ -62,7 +62,8 @@ class WindowSide {
   absl::StatusOr<std::string> elementwise(const Node& node, Placed at);
   absl::StatusOr<std::string> viewed(const Node& node, const std::string& value, Placed at);
   absl::StatusOr<std::string> sliced(const Node& node, const std::string& value, Placed at);
-  absl::StatusOr<std::string> gathered(const Node& node, Placed at);
+  std::optional<std::vector<Placed>> placed_inputs(const Node& node, const std::string& value, Placed at) const;
+  absl::StatusOr<std::string> placed(const Node& node, const std::string& value, const std::vector<Placed>& read);
   absl::StatusOr<std::string> summed(const Node& node, Placed at);
   absl::StatusOr<std::string> largest(const Node& node, const std::string& value, Placed at);
   absl::StatusOr<std::string> expanded(const Node& node, const std::string& value, Placed at);

@@ -7,8 +7,10 @@
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/cache_window_parts.h"
 #include "tools/transform/edit.h"
+#include "tools/transform/node_axes.h"
 
 namespace saturate {
 namespace {
@@ -70,29 +72,16 @@ std::int64_t WindowWork::size(const std::string& value, int axis) const {
   return facts.dims().value((*dims)[static_cast<std::size_t>(axis)]).value_or(-1);
 }
 
-bool is_view_of_axes(const Node& node) {
-  return node.domain.empty() && one_of(node.op_type, {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose"});
-}
+bool is_view_of_axes(const Node& node) { return !is_elementwise(node) && (has(Trait::kView, node) || is_operator(node, "Transpose")); }
 
 std::optional<int> axis_in_front_of_view(const WindowWork& work, const Node& node, int axis) {
   const DecoderFacts& facts = work.facts;
   const std::string& value = node.inputs[0];
-  const int rank = facts.rank(value), made = facts.rank(node.outputs[0]);
-  if (node.op_type == "Transpose") {
-    const Attribute* perm = find_attribute(node.attributes, "perm");
-    return perm ? static_cast<int>(perm->ints()[static_cast<std::size_t>(axis)]) : rank - 1 - axis;
-  }
-  if (node.op_type == "Squeeze" || node.op_type == "Unsqueeze") {
-    const bool squeezes = node.op_type == "Squeeze";
-    const int longer = squeezes ? rank : made;
-    const auto given = node.inputs.size() > 1 ? facts.ints(node.inputs[1]) : std::nullopt;
-    std::vector<int> stay;  // axes of the longer one that the other has, too
-    for (int k = 0; k < longer; ++k)
-      if (given ? std::none_of(given->begin(), given->end(), [&](auto a) { return a == k || a + longer == k; }) : work.size(value, k) != 1)
-        stay.push_back(k);
-    if (squeezes) return axis < static_cast<int>(stay.size()) ? std::optional(stay[static_cast<std::size_t>(axis)]) : std::nullopt;
-    const auto at = std::find(stay.begin(), stay.end(), axis);
-    return at == stay.end() ? std::nullopt : std::optional(static_cast<int>(at - stay.begin()));
+  const int rank = facts.rank(value);
+  if (node.op_type != "Reshape" && node.op_type != "Flatten") {
+    const auto axes = axes_of(ViewOfFacts(facts, node));
+    const AxisLink* link = axes ? axes->link({0, true}, axis) : nullptr;
+    return link && !link->inputs.empty() ? std::optional(link->inputs[0].axis) : std::nullopt;
   }
   DimTable& dims = facts.dims();
   const std::vector<Dim>&before = *facts.shape(value), &after = *facts.shape(node.outputs[0]);
@@ -164,17 +153,43 @@ absl::StatusOr<std::string> WindowSide::made(const Node& reader, const std::stri
 absl::StatusOr<std::string> WindowSide::through(const Node& node, const std::string& value, Placed at) {
   if (is_elementwise(node)) return elementwise(node, at);
   if (is_view_of_axes(node)) return viewed(node, value, at);
-  if (node.domain.empty()) {
-    if (node.op_type == "Expand" || node.op_type == "ConstantOfShape") return expanded(node, value, at);
-    if (node.op_type == "Slice") return sliced(node, value, at);
-    if (node.op_type == "Gather") return gathered(node, at);
-    if (node.op_type == "CumSum") return summed(node, at);
-    if (node.op_type == "ReduceMax") return largest(node, value, at);
-    const std::int64_t axis = int_attribute(node, "axis", 0);
-    const auto along = static_cast<int>(axis < 0 ? axis + work_.facts.rank(value) : axis);
-    if (node.op_type == "Concat" && at.column != along && at.row != along) return elementwise(node, at);
-  }
+  if (const auto read = placed_inputs(node, value, at)) return placed(node, value, *read);
+  if (is_operator(node, "Expand") || is_operator(node, "ConstantOfShape")) return expanded(node, value, at);
+  if (is_operator(node, "Slice")) return sliced(node, value, at);
+  if (is_operator(node, "CumSum")) return summed(node, at);
+  if (is_operator(node, "ReduceMax")) return largest(node, value, at);
   return cannot_remove(node, fmt::format("nothing is known of what it does along the places of '{}'", value));
+}
+
+// Where each input has the places of a result that treats them one by one (op_axes.inc). nullopt: it does not, or counts all of some.
+std::optional<std::vector<Placed>> WindowSide::placed_inputs(const Node& node, const std::string& value, Placed at) const {
+  const ViewOfFacts view(work_.facts, node);
+  const auto axes = axes_of(view);
+  if (!axes || axes->sizes) return std::nullopt;
+  const Port result{static_cast<int>(std::find(node.outputs.begin(), node.outputs.end(), value) - node.outputs.begin()), true};
+  std::vector<Placed> read(node.inputs.size());
+  for (const auto place : {&Placed::row, &Placed::column}) {
+    if (!(at.*place)) continue;
+    const AxisLink* link = *(at.*place) < 0 ? nullptr : axes->apart(result, *(at.*place));
+    if (!link) return std::nullopt;
+    for (const AxisAt& input : link->inputs) read[static_cast<std::size_t>(input.port.index)].*place = input.axis;
+  }
+  for (const AxisLink& link : axes->links)
+    for (const AxisAt& input : link.inputs)
+      if (!link.apart && work_.size(node.inputs[static_cast<std::size_t>(input.port.index)], input.axis) == work_.places)
+        return std::nullopt;
+  return read;
+}
+
+absl::StatusOr<std::string> WindowSide::placed(const Node& node, const std::string& value, const std::vector<Placed>& read) {
+  Node copy = node;
+  for (std::size_t i = 0; i < copy.inputs.size(); ++i) {
+    absl::StatusOr<std::string> part = at_tokens(node, copy.inputs[i], read[i]);
+    if (!part.ok()) return part;
+    copy.inputs[i] = *std::move(part);
+  }
+  const auto result = static_cast<std::size_t>(std::find(node.outputs.begin(), node.outputs.end(), value) - node.outputs.begin());
+  return work_.writer.copy(std::move(copy)).outputs[result];
 }
 
 // The last axes of its inputs stand on those of its result.
@@ -257,13 +272,6 @@ absl::StatusOr<std::string> WindowSide::sliced(const Node& node, const std::stri
   const auto unknown = [&] { return cannot_remove(node, fmt::format("which places it takes of '{}' is not known", node.inputs[0])); };
   if (!axes || axes->size() != 1 || (steps && (*steps)[0] != 1)) return unknown();
   const auto along = static_cast<int>((*axes)[0] < 0 ? (*axes)[0] + rank : (*axes)[0]);
-  if (at.row != along && at.column != along) {
-    Node copy = node;
-    absl::StatusOr<std::string> part = at_tokens(node, node.inputs[0], at);
-    if (!part.ok()) return part;
-    copy.inputs[0] = *std::move(part);
-    return work_.writer.copy(std::move(copy)).outputs[0];
-  }
   const std::int64_t had = work_.size(node.inputs[0], along), has = work_.size(value, along);
   const auto starts = numbers(1), ends = numbers(2);
   if (starts && ends && had > 0 && has > 0) {
@@ -275,31 +283,6 @@ absl::StatusOr<std::string> WindowSide::sliced(const Node& node, const std::stri
   if (at.row != along || !constant(node.inputs[0])) return unknown();
   Node copy = node;
   copy.inputs[2] = work_.writer.node("Add", {node.inputs[1], work_.tokens}, "end_in_table");
-  return work_.writer.copy(std::move(copy)).outputs[0];
-}
-
-absl::StatusOr<std::string> WindowSide::gathered(const Node& node, Placed at) {
-  const int data = work_.facts.rank(node.inputs[0]), indices = work_.facts.rank(node.inputs[1]);
-  const std::int64_t given = int_attribute(node, "axis", 0);
-  const auto along = static_cast<int>(given < 0 ? given + data : given);
-  Placed of_data, of_indices;
-  const auto put = [&](const std::optional<int>& axis, std::optional<int>& in_data, std::optional<int>& in_indices) {
-    if (!axis || *axis < 0) return;
-    if (*axis < along)
-      in_data = axis;
-    else if (*axis < along + indices)
-      in_indices = *axis - along;
-    else
-      in_data = *axis - indices + 1;
-  };
-  put(at.row, of_data.row, of_indices.row);
-  put(at.column, of_data.column, of_indices.column);
-  Node copy = node;
-  for (auto& [input, read] : {std::pair(&copy.inputs[0], of_data), std::pair(&copy.inputs[1], of_indices)}) {
-    absl::StatusOr<std::string> part = at_tokens(node, *input, read);
-    if (!part.ok()) return part;
-    *input = *std::move(part);
-  }
   return work_.writer.copy(std::move(copy)).outputs[0];
 }
 
