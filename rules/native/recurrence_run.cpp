@@ -84,8 +84,9 @@ class Runner {
       value = g_.value(id, kMostBytes);
       if (value) value = in_double(*value);
     }
-    if (value) values_[id] = {Value(*std::move(value))};
-    return value.has_value();
+    if (!value) return false;
+    values_[id] = {Value(*std::move(value))};
+    return true;
   }
 
   std::optional<Tensor> of_content(const Facts& f) const {
