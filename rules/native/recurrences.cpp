@@ -73,6 +73,7 @@ std::vector<NativeRule> native_recurrence_rules() {
                 true};
   rule.where = is_recurrence;
   auto rules = to_native({std::move(rule)});
+  rules[0].assumes = {"finite_recurrence"};
   rules[0].makes = {"com.microsoft", "LinearAttention"};
   return rules;
 }

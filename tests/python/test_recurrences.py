@@ -1,5 +1,6 @@
 """Unrolled recurrences become LinearAttention where ONNX Runtime has it, whatever the order of the exporter's nodes, and nothing else does."""
 import collections
+import json
 
 import numpy as np
 import onnx
@@ -83,3 +84,21 @@ def test_the_rule_can_be_left_out(tmp_path):
     onnx.save(model, tmp_path / "in.onnx")
     assert run(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31", "--skip-rule", "unrolled_recurrence").returncode == 0
     assert count(onnx.load(tmp_path / "out.onnx"))["LinearAttention"] == 0
+
+
+def test_what_overflows_in_chunks_is_assumed_not_to(tmp_path):
+    """Drawn keys are so long that the state grows beyond all numbers: NaN in the original, and elsewhere in the result."""
+    model, _ = unrolled.by_chunk(tokens=64, chunk=64, heads=2, key=64, value=8, concat=True)
+    onnx.save(model, tmp_path / "in.onnx")
+    told = json.loads(run_ok(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31", "--json").stdout)
+    assert count(onnx.load(tmp_path / "out.onnx"))["LinearAttention"] == 1
+    assert "finite_recurrence" in json.dumps(told["assumed"]), told
+    run_ok(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31", "--no-assume", "finite_recurrence", "--force")
+    assert count(onnx.load(tmp_path / "out.onnx"))["LinearAttention"] == 0
+
+
+def test_the_screen_names_the_release_that_has_the_operator(tmp_path):
+    model, _ = unrolled.by_token(tokens=2)
+    onnx.save(model, tmp_path / "in.onnx")
+    done = run_ok(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31")
+    assert "ONNX Runtime 1.25 or newer" in done.stdout and "1 LinearAttention" in done.stdout, done.stdout
