@@ -59,6 +59,15 @@ struct Recurrence {
 // The recurrence that the region computes, proven on drawn inputs, of several sizes where sizes are open. `why` (given): what is lacking.
 std::optional<Recurrence> recurrence_of(const OnnxEGraph& g, const Region& region, std::string* why = nullptr);
 
+// How a region is spelled, and its classes in that order. Regions of one spelling compute the same.
+struct Spelling {
+  std::vector<std::uint64_t> text;
+  std::vector<Id> ids;
+};
+Spelling spelling_of(const OnnxEGraph& g, const Region& region);
+// What is known of one region, said of another of the same spelling.
+std::optional<Recurrence> moved(const OnnxEGraph& g, Recurrence r, const Spelling& from, const Spelling& to);
+
 // One run of a region on drawn inputs, in double.
 struct Run {
   std::map<std::string, std::int64_t> sizes;  // of symbols

@@ -284,6 +284,17 @@ class Prover {
     return out;
   }
 
+  // Whether a value has the shape of a result or a state.
+  bool may_be_made(Id id) const {
+    const Dims* s = shape(id);
+    if (!s || s->size() != 4 || !equal((*s)[0], made_.batch)) return false;
+    const auto is_size = [&](Dim d) {
+      return std::any_of(picks_.begin(), picks_.end(), [&](const Pick& p) { return equal(shape(p.place.id)->back(), d); });
+    };
+    const bool timed = (equal((*s)[1], made_.time) && equal((*s)[2], made_.heads)) || (equal((*s)[1], made_.heads) && equal((*s)[2], made_.time));
+    return is_size((*s)[3]) && (timed || (equal((*s)[1], made_.heads) && is_size((*s)[2])));
+  }
+
   // The region's values on drawn numbers, once for each round and choice of places.
   const Run* run_of(std::size_t round) {
     std::vector<Id> places{made_.decay.id};
@@ -300,7 +311,7 @@ class Prover {
     }
     std::vector<Id> wanted;
     for (const Id id : region_.inside)
-      if (const Dims* s = shape(id); s && s->size() == 4 && !run.given.contains(id)) wanted.push_back(id);
+      if (may_be_made(id) && !run.given.contains(id)) wanted.push_back(id);
     if (!run_region(g_, wanted, run)) run.values.clear();
     return run.values.empty() ? nullptr : &run;
   }

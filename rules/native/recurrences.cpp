@@ -18,7 +18,18 @@ struct FoundRecurrences {
   std::mutex mutex;
   std::set<Id> seen;  // Exps of regions that were looked at
   std::map<Id, Recurrence> by_exp;
+  std::map<std::vector<std::uint64_t>, std::pair<Spelling, std::optional<Recurrence>>> by_spelling;  // what was proven
 };
+
+std::optional<Recurrence> recurrence_in(const OnnxEGraph& g, const Region& region, FoundRecurrences& found) {
+  Spelling spelling = spelling_of(g, region);
+  if (const auto it = found.by_spelling.find(spelling.text); it != found.by_spelling.end())
+    return it->second.second ? moved(g, *it->second.second, it->second.first, spelling) : std::nullopt;
+  auto made = recurrence_of(g, region);
+  auto text = spelling.text;
+  found.by_spelling.emplace(std::move(text), std::pair(std::move(spelling), made));
+  return made;
+}
 
 // Whether the region around an Exp is a recurrence that nobody has looked at.
 bool is_recurrence(const OnnxEGraph& g, const Match& m) {
@@ -31,7 +42,7 @@ bool is_recurrence(const OnnxEGraph& g, const Match& m) {
   found.seen.insert(m.root());
   if (!region) return false;
   found.seen.insert(region->exps.begin(), region->exps.end());
-  auto made = recurrence_of(g, *region);
+  auto made = recurrence_in(g, *region, found);
   if (!made) return false;
   found.by_exp.emplace(m.root(), *std::move(made));
   return true;
