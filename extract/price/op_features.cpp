@@ -133,6 +133,14 @@ void linear_attention(const OpUse& use, OpFeatures& f) {
   f.kinds = {use.inputs.size() > 5, key * value >= 4096};
 }
 
+// X (batch, channels, tokens) and W (channels, 1, width).
+void causal_convolution(const OpUse& use, OpFeatures& f) {
+  const Sizes1D &x = input(use, 0), &w = input(use, 1);
+  f.logs = {doublings(from_end(x, 1)), doublings(from_end(x, 2) * from_end(x, 3)), doublings(from_end(w, 1))};
+  const std::string activation = string_attribute(use, "activation");
+  f.kinds = {activation == "silu" || activation == "swish"};
+}
+
 void by_rows(const OpUse& use, OpFeatures& f) {
   const Sizes1D& x = input(use, 0);
   const double width = from_end(x, 1);
@@ -270,6 +278,8 @@ OpFeatures features_of(const OpUse& use) {
     recurrence(use, f);
   } else if (op == "LinearAttention" || op == "com.microsoft::LinearAttention") {
     linear_attention(use, f);
+  } else if (op == "CausalConvWithState" || op == "com.microsoft::CausalConvWithState") {
+    causal_convolution(use, f);
   } else if (op == "com.microsoft::Attention") {
     packed_attention(use, f);
   } else if (op == "Attention" || op == "com.microsoft::MultiHeadAttention" || op == "com.microsoft::GroupQueryAttention") {

@@ -233,6 +233,8 @@ void causal_conv(Call& c) {
   c.set_like(0, 0);
   c.set_dtype(1, c.in(0).dtype);
   if (!c.has_rank(0) || !c.has_rank(1) || c.rank(0) != 3 || c.rank(1) != 3) return;
+  // Forms of com.microsoft's own.
+  if (c.int_attribute("dilation", 1) != 1 || c.int_attribute("channels_last", 0) != 0 || c.int_attribute("state_window", 0) != 0) return;
   c.set_shape(1, DimVector{c.dim(0, 0), c.dim(0, 1), c.dims.sub(c.dim(1, 2), c.constant(1))});
 }
 

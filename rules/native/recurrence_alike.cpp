@@ -60,7 +60,8 @@ class Speller {
       out_.text.push_back(static_cast<std::uint64_t>(f.dtype));
       return;
     }
-    out_.text.insert(out_.text.end(), {kOperator, *g_.find_op(*made->key), static_cast<std::uint64_t>(made->output), made->children.size()});
+    out_.text.insert(out_.text.end(),
+                     {kOperator, *g_.find_op(*made->key), static_cast<std::uint64_t>(made->output), made->children.size()});
     for (const Id c : made->children) out_.text.push_back(numbers_.at(e_.find(c)));
   }
 

@@ -291,7 +291,8 @@ class Prover {
     const auto is_size = [&](Dim d) {
       return std::any_of(picks_.begin(), picks_.end(), [&](const Pick& p) { return equal(shape(p.place.id)->back(), d); });
     };
-    const bool timed = (equal((*s)[1], made_.time) && equal((*s)[2], made_.heads)) || (equal((*s)[1], made_.heads) && equal((*s)[2], made_.time));
+    const bool timed =
+        (equal((*s)[1], made_.time) && equal((*s)[2], made_.heads)) || (equal((*s)[1], made_.heads) && equal((*s)[2], made_.time));
     return is_size((*s)[3]) && (timed || (equal((*s)[1], made_.heads) && is_size((*s)[2])));
   }
 

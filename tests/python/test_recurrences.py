@@ -102,3 +102,49 @@ def test_the_screen_names_the_release_that_has_the_operator(tmp_path):
     onnx.save(model, tmp_path / "in.onnx")
     done = run_ok(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31")
     assert "ONNX Runtime 1.25 or newer" in done.stdout and "1 LinearAttention" in done.stdout, done.stdout
+
+
+def test_each_layer_of_a_model_is_found(tmp_path):
+    """Two that are spelled alike, of which the second reads what the first gives, and a third that is not."""
+    alike, shapes = unrolled.by_chunk(tokens=6, batch=2, state=False)
+    third, more = unrolled.by_token(tokens=6, batch=2, state=False)
+    weight = np.random.default_rng(3).standard_normal((7, 7)).astype(np.float32)
+    for m in (alike, third):
+        next(n for n in m.graph.node if n.output[0] == "y").output[0] = "before"
+        m.graph.node.append(onnx.helper.make_node("MatMul", ["before", "w"], ["y"]))
+        m.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+        m.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 6, 3, 7]))
+    parts = [onnx.compose.add_prefix(m, p) for m, p in ((alike, "a_"), (alike, "b_"), (third, "c_"))]
+    model = onnx.compose.merge_models(parts[0], parts[1], io_map=[("a_y", "b_v")])
+    model = onnx.compose.merge_models(model, parts[2], io_map=[("b_y", "c_v")])
+    assert count(optimized(model, tmp_path))["LinearAttention"] == 3
+    feeds = {p + n: a for p, s in (("a_", shapes), ("b_", shapes), ("c_", more)) for n, a in unrolled.numbers(s).items() if p + n not in ("b_v", "c_v")}
+    wanted, got = (onnxruntime_outputs(tmp_path / f, feeds) for f in ("in.onnx", "out.onnx"))
+    np.testing.assert_allclose(got["c_y"], wanted["c_y"], rtol=2e-4, atol=2e-5)
+
+
+def causal_convolution(function=False):
+    g = unrolled.Graph()
+    weight = g.constant(np.random.default_rng(0).standard_normal((6, 1, 4)).astype(np.float32))
+    whole = g.Concat("p", "x", axis=2)
+    g.nodes.append(onnx.helper.make_node("Slice", [whole, g.ints(-3), g.ints(2**40), g.ints(2)], ["s"]))
+    g.nodes.append(onnx.helper.make_node("Conv", [whole, weight], ["y"], group=6))
+    model = g.model({"x": ["batch", 6, 1], "p": ["batch", 6, 3]}, ["y", "s"])
+    if not function:
+        return model
+    weights = model.graph.initializer[0]
+    body = [onnx.helper.make_node("Constant", [], [i.name], value=i) for i in model.graph.initializer[1:]]
+    body += [n for n in model.graph.node]
+    own = onnx.helper.make_function("com.microsoft", "CausalConvWithState", ["x", weights.name, "b", "p"], ["y", "s"], body, [onnx.helper.make_opsetid("", 20)])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("CausalConvWithState", ["x", weights.name, "", "p"], ["y", "s"], domain="com.microsoft")], "g",
+                                   model.graph.input, model.graph.output, [weights])
+    imports = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(graph, opset_imports=imports, functions=[own], ir_version=10)
+
+
+@pytest.mark.parametrize("function", [False, True])
+def test_a_convolution_with_a_state(function, tmp_path):
+    """mobius writes a call of com.microsoft's operator, and a function of this name beside it: the operator is written, and the function goes."""
+    result = optimized(causal_convolution(function), tmp_path)
+    assert [n.op_type for n in result.graph.node] == ["CausalConvWithState"] and not result.functions, result
+    same(tmp_path, {"x": ["batch", 6, 1], "p": ["batch", 6, 3]}, {"batch": 2})

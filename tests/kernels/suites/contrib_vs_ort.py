@@ -223,6 +223,13 @@ def linear_attention_cases(rng):
         yield Case(f"linear_attention_{k}", "LinearAttention", inputs, 2, **attributes)
 
 
+def causal_convolution_cases(rng):
+    for k in range(16):
+        b, c, t, w = (int(v) for v in (rng.integers(1, 4), rng.integers(1, 9), rng.choice([1, 2, 5, 17]), rng.choice([1, 2, 4])))
+        inputs = [f32(rng, b, c, t), f32(rng, c, 1, w), f32(rng, c) if k % 3 else None, f32(rng, b, c, w - 1) if k % 2 and w > 1 else None]
+        yield Case(f"causal_convolution_{k}", "CausalConvWithState", inputs, 2, activation=("none", "silu", "swish")[k % 3])
+
+
 def lstm_cases(rng):
     """One row a batch: ONNX Runtime's scale of several rows depends on its threads."""
     for k in range(12):
@@ -271,7 +278,7 @@ def main():
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     lines, refused = [], {}
     with tempfile.TemporaryDirectory() as work:
-        for make in (attention_cases, mha_cases, gqa_cases, norm_cases, pointwise_cases, rotary_cases, matmul_cases, linear_attention_cases, lstm_cases):
+        for make in (attention_cases, mha_cases, gqa_cases, norm_cases, pointwise_cases, rotary_cases, matmul_cases, linear_attention_cases, causal_convolution_cases, lstm_cases):
             for case in make(rng):
                 if args.filter not in case.name:
                     continue
