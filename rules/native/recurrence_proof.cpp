@@ -284,16 +284,17 @@ class Prover {
     return out;
   }
 
-  // Whether a value has the shape of a result or a state.
+  // Whether a value may have the shape of a result or a state, as far as it is known.
   bool may_be_made(Id id) const {
     const Dims* s = shape(id);
-    if (!s || s->size() != 4 || !equal((*s)[0], made_.batch)) return false;
+    const auto fits = [&](Dim a, Dim b) { return !g_.dims().differ(a, b); };
+    if (!s || s->size() != 4 || !fits((*s)[0], made_.batch)) return false;
     const auto is_size = [&](Dim d) {
-      return std::any_of(picks_.begin(), picks_.end(), [&](const Pick& p) { return equal(shape(p.place.id)->back(), d); });
+      return std::any_of(picks_.begin(), picks_.end(), [&](const Pick& p) { return fits(shape(p.place.id)->back(), d); });
     };
     const bool timed =
-        (equal((*s)[1], made_.time) && equal((*s)[2], made_.heads)) || (equal((*s)[1], made_.heads) && equal((*s)[2], made_.time));
-    return is_size((*s)[3]) && (timed || (equal((*s)[1], made_.heads) && is_size((*s)[2])));
+        (fits((*s)[1], made_.time) && fits((*s)[2], made_.heads)) || (fits((*s)[1], made_.heads) && fits((*s)[2], made_.time));
+    return is_size((*s)[3]) && (timed || (fits((*s)[1], made_.heads) && is_size((*s)[2])));
   }
 
   // The region's values on drawn numbers, once for each round and choice of places.
