@@ -507,6 +507,35 @@ def recurrences():
                 yield Case("DynamicQuantizeLSTM", inputs, way, weights=(1, 2, 3, 8, 9, 10, 11), outputs=3, domain=MS)
 
 
+def linear_attention():
+    """The gated delta rule with a state, and the same without the delta, from a step of a small model to a prompt of a large one."""
+    for heads, size in ((1, 16), (4, 16), (16, 16), (8, 32), (4, 64), (8, 64), (32, 64), (4, 128), (16, 128), (32, 128)):
+        for batch, tokens in ((1, 1), (1, 4), (1, 16), (1, 64), (1, 200), (1, 512), (4, 1), (4, 64)):
+            if batch * tokens * heads * size * size > 6e7:
+                continue
+            wide, state = (batch, tokens, heads * size), (batch, heads, size, size)
+            decay, beta = (np.full((batch, tokens, heads), value, np.float32) for value in (-0.1, 0.5))
+            for rule in ("gated_delta", "gated"):
+                if rule == "gated" and tokens not in (1, 64):
+                    continue
+                key = np.full(wide, 1 / size, np.float32)
+                inputs = [wide, key, wide, state, decay, *([beta] if rule == "gated_delta" else [])]
+                yield Case("LinearAttention", inputs, {"q_num_heads": heads, "kv_num_heads": heads, "update_rule": rule, "scale": 1.0}, outputs=2, domain=MS)
+
+
+def causal_convolutions():
+    """Short convolutions over time with what came before, of a step and of prompts."""
+    for channels, width in ((64, 4), (160, 4), (768, 3), (1024, 4), (2048, 4), (6144, 4)):
+        for batch, tokens in ((1, 1), (1, 8), (1, 64), (1, 200), (1, 512), (4, 1), (4, 64)):
+            if batch * channels * tokens > 2e6:
+                continue
+            for activation in ("silu", "none"):
+                if activation == "none" and tokens not in (1, 64):
+                    continue
+                inputs = [(batch, channels, tokens), (channels, 1, width), (channels,), (batch, channels, width - 1)]
+                yield Case("CausalConvWithState", inputs, {"activation": activation}, weights=(1, 2), outputs=2, domain=MS)
+
+
 def images_made_larger():
     for channels, out, size in ((16, 16, 32), (24, 1, 160), (64, 32, 28), (96, 24, 40), (128, 64, 14), (256, 128, 14), (512, 256, 7)):
         x = (1, channels, size, size)
@@ -606,4 +635,4 @@ def made_by_rules():
 
 
 GRID = (elementwise, norms, scores, movement, masks, tiny, products, biases, attention, convolutions, integer_products, integer_convolutions, integers,
-        recurrences, images_made_larger, indices, seldom, made_by_rules)
+        recurrences, linear_attention, causal_convolutions, images_made_larger, indices, seldom, made_by_rules)

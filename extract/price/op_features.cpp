@@ -123,6 +123,24 @@ void recurrence(const OpUse& use, OpFeatures& f) {
   f.kinds = {w.empty() || w[0] <= 1 ? 1 : 2};
 }
 
+// Q, K and V (batch, tokens, heads * size): a state of each head, one token after the other.
+void linear_attention(const OpUse& use, OpFeatures& f) {
+  const Sizes1D &q = input(use, 0), &v = input(use, 2);
+  const double heads = std::max(1.0, static_cast<double>(int_attribute(use, "kv_num_heads", 1)));
+  const double key = from_end(q, 1) / std::max(1.0, static_cast<double>(int_attribute(use, "q_num_heads", 1))),
+               value = from_end(v, 1) / heads;
+  f.logs = {doublings(from_end(q, 2)), doublings(from_end(q, 3) * heads), doublings(key), doublings(value)};
+  f.kinds = {use.inputs.size() > 5, key * value >= 4096};
+}
+
+// X (batch, channels, tokens) and W (channels, 1, width).
+void causal_convolution(const OpUse& use, OpFeatures& f) {
+  const Sizes1D &x = input(use, 0), &w = input(use, 1);
+  f.logs = {doublings(from_end(x, 1)), doublings(from_end(x, 2) * from_end(x, 3)), doublings(from_end(w, 1))};
+  const std::string activation = string_attribute(use, "activation");
+  f.kinds = {activation == "silu" || activation == "swish"};
+}
+
 void by_rows(const OpUse& use, OpFeatures& f) {
   const Sizes1D& x = input(use, 0);
   const double width = from_end(x, 1);
@@ -258,6 +276,10 @@ OpFeatures features_of(const OpUse& use) {
     transposed_convolution(use, f);
   } else if (is_recurrent(kind)) {
     recurrence(use, f);
+  } else if (op == "LinearAttention" || op == "com.microsoft::LinearAttention") {
+    linear_attention(use, f);
+  } else if (op == "CausalConvWithState" || op == "com.microsoft::CausalConvWithState") {
+    causal_convolution(use, f);
   } else if (op == "com.microsoft::Attention") {
     packed_attention(use, f);
   } else if (op == "Attention" || op == "com.microsoft::MultiHeadAttention" || op == "com.microsoft::GroupQueryAttention") {

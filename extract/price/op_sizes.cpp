@@ -63,6 +63,11 @@ double flops_of(const OpUse& use) {
   if (use.op.starts_with("Scatter")) return product(input(2));  // what is put into a copy
   if (is_recurrent(use.op))                                     // X (steps, batch, width) by W, and each state by R
     return 2 * product(input(0)) / std::max(1.0, at(input(0), 1)) * (product(input(1)) + product(input(2)));
+  if (ends_with(use.op, "CausalConvWithState")) return 2 * out * at(input(1), 1);
+  if (ends_with(use.op, "LinearAttention") && use.inputs.size() > 2) {  // the state of each head decays, is read, written and read again
+    const double key = at(use.inputs[0], 1) / std::max(1.0, static_cast<double>(int_attribute(use, "q_num_heads", 1)));
+    return 7 * product(use.inputs[2]) * key;
+  }
   if (ends_with(use.op, "Attention") || ends_with(use.op, "MultiHeadAttention") || ends_with(use.op, "GroupQueryAttention"))
     return attention_flops(use);
   double all = 0;

@@ -1,4 +1,5 @@
-// LinearAttention-27 (ONNX spec: the recurrent form) and ai.onnx.preview FlexAttention-1.
+// LinearAttention-27 (ONNX spec: the recurrent form), com.microsoft's with fewer query or key heads than value heads, and ai.onnx.preview
+// FlexAttention-1.
 #include <cmath>
 
 #include "kernels/attention/attention.h"
@@ -9,7 +10,7 @@ namespace saturate {
 namespace {
 
 struct Recurrence {
-  std::int64_t batch = 0, length = 0, q_heads = 0, kv_heads = 0, dk = 0, dv = 0, decay_size = 0, beta_size = 0;
+  std::int64_t batch = 0, length = 0, q_heads = 0, k_heads = 0, kv_heads = 0, dk = 0, dv = 0, decay_size = 0, beta_size = 0;
   bool delta = false;
   double scale = 1;
   const double *q = nullptr, *k = nullptr, *v = nullptr, *decay = nullptr, *beta = nullptr;
@@ -18,10 +19,10 @@ struct Recurrence {
 // One key/value head of one batch entry: the state S [dk, dv] through time, read by the query heads that share it.
 void run_head(const Recurrence& r, std::int64_t b, std::int64_t h, double* state, double* out) {
   std::vector<double> correction(static_cast<std::size_t>(r.dv));
-  const std::int64_t group = r.q_heads / r.kv_heads;
+  const std::int64_t group = std::max<std::int64_t>(1, r.q_heads / r.kv_heads), out_heads = std::max(r.q_heads, r.kv_heads);
   for (std::int64_t t = 0; t < r.length; ++t) {
     const std::int64_t bt = b * r.length + t;
-    const double* k = r.k + (bt * r.kv_heads + h) * r.dk;
+    const double* k = r.k + (bt * r.k_heads + h * r.k_heads / r.kv_heads) * r.dk;
     const double* v = r.v + (bt * r.kv_heads + h) * r.dv;
     if (r.decay != nullptr) {
       for (std::int64_t i = 0; i < r.dk; ++i) {
@@ -41,8 +42,8 @@ void run_head(const Recurrence& r, std::int64_t b, std::int64_t h, double* state
       for (std::int64_t j = 0; j < r.dv; ++j) state[i * r.dv + j] += k[i] * correction[static_cast<std::size_t>(j)];
     }
     for (std::int64_t n = h * group; n < (h + 1) * group; ++n) {
-      const double* q = r.q + (bt * r.q_heads + n) * r.dk;
-      double* o = out + (bt * r.q_heads + n) * r.dv;
+      const double* q = r.q + (bt * r.q_heads + n * r.q_heads / out_heads) * r.dk;
+      double* o = out + (bt * out_heads + n) * r.dv;
       for (std::int64_t j = 0; j < r.dv; ++j) {
         double sum = 0;
         for (std::int64_t i = 0; i < r.dk; ++i) sum += q[i] * state[i * r.dv + j];
@@ -58,10 +59,15 @@ absl::StatusOr<Recurrence> recurrence_of(const KernelContext& ctx) {
   r.q_heads = ctx.attr_i("q_num_heads", 0);
   r.kv_heads = ctx.attr_i("kv_num_heads", 0);
   if (q.rank() != 3 || k.rank() != 3 || v.rank() != 3) return ctx.invalid("query, key and value must be of rank 3");
-  if (r.kv_heads < 1 || r.q_heads < 1 || r.q_heads % r.kv_heads != 0 || q.dims()[2] % r.q_heads != 0 || v.dims()[2] % r.kv_heads != 0)
+  const bool shares = ctx.node.domain == kMicrosoft;  // a query or key head may serve several value heads
+  if (ctx.attr_i("state_window", 0) != 0) return absl::UnimplementedError("LinearAttention with a window of states");
+  if (r.kv_heads < 1 || r.q_heads < 1 || q.dims()[2] % r.q_heads != 0 || v.dims()[2] % r.kv_heads != 0 ||
+      (r.q_heads % r.kv_heads != 0 && !(shares && r.kv_heads % r.q_heads == 0)))
     return ctx.invalid("the head counts do not fit");
   r.batch = q.dims()[0], r.length = q.dims()[1], r.dk = q.dims()[2] / r.q_heads, r.dv = v.dims()[2] / r.kv_heads;
-  if (k.dims() != Shape{r.batch, r.length, r.kv_heads * r.dk} || v.dims()[0] != r.batch || v.dims()[1] != r.length)
+  r.k_heads = shares && r.dk > 0 ? k.dims()[2] / r.dk : r.kv_heads;
+  if (r.k_heads < 1 || r.kv_heads % r.k_heads != 0) return ctx.invalid("the head counts do not fit");
+  if (k.dims() != Shape{r.batch, r.length, r.k_heads * r.dk} || v.dims()[0] != r.batch || v.dims()[1] != r.length)
     return ctx.invalid("query, key and value do not fit");
   const std::string rule = ctx.attr_s("update_rule", "gated_delta");
   const bool gated = rule == "gated" || rule == "gated_delta";
@@ -99,11 +105,12 @@ Outputs linear_attention(KernelContext& ctx) {
     if (!data.ok()) return data.status();
     std::copy_n(*data, state.size(), state.data());
   }
-  std::vector<double> out(static_cast<std::size_t>(r->batch * r->length * r->q_heads * r->dv));
+  const std::int64_t out_heads = std::max(r->q_heads, r->kv_heads);
+  std::vector<double> out(static_cast<std::size_t>(r->batch * r->length * out_heads * r->dv));
   parallel_for(ctx, r->batch * r->kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) run_head(*r, i / r->kv_heads, i % r->kv_heads, state.data() + i * r->dk * r->dv, out.data());
   });
-  absl::StatusOr<Tensor> y = from_doubles(ctx, ctx.tensor(0).dtype(), {r->batch, r->length, r->q_heads * r->dv}, out);
+  absl::StatusOr<Tensor> y = from_doubles(ctx, ctx.tensor(0).dtype(), {r->batch, r->length, out_heads * r->dv}, out);
   if (!y.ok()) return y.status();
   absl::StatusOr<Tensor> s = from_doubles(ctx, ctx.has_input(3) ? ctx.tensor(3).dtype() : ctx.tensor(0).dtype(), state_dims, state);
   if (!s.ok()) return s.status();
@@ -183,6 +190,7 @@ Outputs flex_attention(KernelContext& ctx) {
 
 void register_attention_linear(Registry& registry) {
   registry.add("", "LinearAttention", linear_attention);
+  registry.add(kMicrosoft, "LinearAttention", linear_attention);
   registry.add(kPreviewDomain, "FlexAttention", flex_attention);
 }
 

@@ -1,4 +1,4 @@
-// DeformConv-19/22 and CausalConvWithState-27 (ONNX spec).
+// DeformConv-19/22, CausalConvWithState-27 (ONNX spec), and com.microsoft's in the standard's form.
 #include <cmath>
 
 #include "kernels/conv/conv.h"
@@ -78,6 +78,9 @@ Outputs deform_conv(KernelContext& ctx) {
 // Depthwise over [past state, input]; the new state is the tail of that sequence.
 Outputs causal_conv(KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
+  if (ctx.attr_i("ndim", 1) != 1 || ctx.attr_i("dilation", 1) != 1 || ctx.attr_i("channels_last", 0) != 0 ||
+      ctx.attr_i("state_window", 0) != 0)
+    return absl::UnimplementedError("CausalConvWithState in a form of com.microsoft's own");
   if (x.rank() != 3 || w.rank() != 3 || w.dims()[0] != x.dims()[1] || w.dims()[1] != 1)
     return ctx.invalid("the input or the weight has the wrong shape");
   const std::int64_t batch = x.dims()[0], channels = x.dims()[1], length = x.dims()[2], k = w.dims()[2], past = k - 1;
@@ -114,6 +117,7 @@ Outputs causal_conv(KernelContext& ctx) {
 void register_conv_other(Registry& registry) {
   registry.add("", "DeformConv", deform_conv);
   registry.add("", "CausalConvWithState", causal_conv);
+  registry.add(kMicrosoft, "CausalConvWithState", causal_conv);
 }
 
 }  // namespace saturate

@@ -295,6 +295,26 @@ class NodeWriter {
   std::unordered_set<std::string> model_node_names_, node_names_;  // of the model and its bodies; given so far
 };
 
+bool calls(const std::vector<Node>& nodes, const Function& f, bool of_model) {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
+    if (node.domain == f.domain && node.op_type == f.name && node.overload == f.overload && (!of_model || node.origin != nullptr))
+      return true;
+    return std::any_of(node.attributes.begin(), node.attributes.end(), [&](const Attribute& a) {
+      return a.type == AttributeType::kGraph && a.value.index() != 0 && calls(a.g().nodes, f, false);
+    });
+  });
+}
+
+// A function with the name of an operator goes where all nodes of that name are the operator, which rules made: they would call it.
+void drop_shadowing_functions(Model& model) {
+  const std::vector<Function> all = model.functions;
+  std::erase_if(model.functions, [&](const Function& f) {
+    const auto within = [&](const Function& other) { return calls(other.nodes, f, false); };
+    return !schema_versions(f.domain, f.name).empty() && calls(model.graph.nodes, f, false) && !calls(model.graph.nodes, f, true) &&
+           std::none_of(all.begin(), all.end(), within);
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<Model> emit_model(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection,
@@ -319,6 +339,7 @@ absl::StatusOr<Model> emit_model(const OnnxEGraph& egraph, const Lowered& lowere
     out.opset_imports.try_emplace(domain, version == options.domain_versions.end() ? 1 : version->second);
   }
   out.opset_imports.insert(options.body_imports.begin(), options.body_imports.end());
+  drop_shadowing_functions(out);
   return without_uncalled_functions(std::move(out), task.model());
 }
 

@@ -24,6 +24,7 @@ struct NativeRule {
   std::function<std::vector<Rewrite>(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log)> make;
   std::vector<std::string> assumes = {};  // names of known assumptions
   bool if_refused = false;                // it asks OnnxEGraph::is_refused
+  RuleOp makes = {};                      // an operator without which there is nothing to make: left out where the target has none
 };
 
 struct RuleFilter {

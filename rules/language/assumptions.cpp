@@ -19,6 +19,8 @@ constexpr Assumption kAssumptions[] = {
     {"finite_attention", AssumptionClass::kKinder,
      "where an Attention operator must be written in parts, no row of its scores is -inf throughout but for the mask",
      "the zeros of such a row are NaN, as in ONNX Runtime's own operator", kNotFinite},
+    {"finite_recurrence", AssumptionClass::kKinder, "what a recurrence that is unrolled computes on the way is finite",
+     "where growing states or decays of a chunk overflow, NaN was there and numbers are now, or an infinity", kNotFinite | kOverflows},
     {"finite_scores", AssumptionClass::kConventional,
      "scores are finite where a mask hides them, too, and those that it shows lie above the number that it fills in (-1000 or less)",
      "a NaN or infinity among hidden keys reaches every row", kNotFinite | kLowScores},

@@ -28,7 +28,8 @@ enum Excluded : unsigned {
   kOtherTruths = 32,        // floats used as truth values are not 0 and 1
   kLargeIntegers = 64,      // integers are larger than counts and masks are
   kBeyondQuantizers = 128,  // floats lie beyond the range of the quantizer that reads them
-  kShortRows = 256          // rows that are normalized are near 0
+  kShortRows = 256,         // rows that are normalized are near 0
+  kOverflows = 512          // an output is not finite for what overflows on the way
 };
 
 struct Assumption {

@@ -40,6 +40,8 @@ class Wanted {
     return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported)) ||
            (!rule.if_lacking && is_limited(rule.ends_in));
   }
+  // A rule in C++ that makes one operator alone.
+  bool operator()(const NativeRule& rule) const { return rule.makes.op_type.empty() || takes(rule.makes); }
 
  private:
   bool is_in(std::string_view name) const {
@@ -138,9 +140,12 @@ std::vector<Rewrite> rewrites_for(Grown& graph, const std::set<std::string>& wit
   const bool looked_at = options.instrument || options.observe;  // by others, as a whole
   std::vector<Rewrite> rewrites =
       looked_at ? task.rules.compile(*graph.g, nullptr, wanted) : task.rules.compile_when_wanted(*graph.g, wanted);
-  if (!without.empty() || !options.left_out.empty())
+  std::set<std::string, std::less<>> useless;
+  for (const NativeRule& rule : task.rules.native_rules())
+    if (!wanted(rule)) useless.insert(rule.name);
+  if (!without.empty() || !options.left_out.empty() || !useless.empty())
     std::erase_if(rewrites, [&](const Rewrite& r) {
-      return without.contains(r.name) || options.left_out.contains(std::string(rule_of_rewrite(r.name)));
+      return without.contains(r.name) || useless.contains(r.name) || options.left_out.contains(std::string(rule_of_rewrite(r.name)));
     });
   if (options.instrument) options.instrument(rewrites);
   return rewrites;

@@ -48,6 +48,14 @@ std::int64_t ir_version_for_types(const Graph& graph) {
   return out;
 }
 
+// Whether a release has no kernel for an operator of the model.
+bool lacks_one_of(const RuntimeRelease& release, const GraphStats& model) {
+  return std::any_of(release.lacks.begin(), release.lacks.end(), [&](std::string op) {
+    if (const std::size_t colons = op.find("::"); colons != std::string::npos) op.replace(colons, 2, ".");
+    return model.operators.contains(op);
+  });
+}
+
 }  // namespace
 
 Runtime runtime_of(const Target* target) {
@@ -58,7 +66,9 @@ Runtime runtime_of(const Target* target) {
 
 Needs needs_of(const GraphStats& model, const Runtime& runtime) {
   const RuntimeRelease* oldest = runtime.oldest_for(model.opset, model.ir_version);
-  if (!oldest) return {runtime.name, "", false};
+  const RuntimeRelease* end = runtime.releases.data() + runtime.releases.size();
+  while (oldest && oldest != end && lacks_one_of(*oldest, model)) ++oldest;
+  if (!oldest || oldest == end) return {runtime.name, "", false};
   return {runtime.name, oldest->version, oldest == &runtime.releases.front()};
 }
 

@@ -1,6 +1,7 @@
 #include "tools/verify/verify.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -227,6 +228,11 @@ class Verifier {
 
   Try judge(const CaseRun& one) {
     const auto& [inputs, wanted, got, sizes, kind] = one;
+    if (overflows(one)) {
+      ++avoided_;
+      met_ |= kOverflows;
+      return refused(kind);
+    }
     VerifyCase result = comparer_.judged(one);
     if (cancelled()) return Try::kStop;
     const unsigned outside = all_ok(result) ? kExcludesNothing : excluded_rows(one, result) | comparer_.cut_off();
@@ -298,6 +304,17 @@ class Verifier {
     return !lost || has_hidden_row(original_, one.inputs, run_.session_options(), HiddenBy::kInfinity);
   }
 
+  // Whether the original gives NaN or infinities of usual numbers, which an assumption excludes.
+  bool overflows(const CaseRun& one) const {
+    if (one.kind != CaseKind::kUsual || !excludes(kOverflows)) return false;
+    return std::any_of(one.wanted.begin(), one.wanted.end(), [](const Value& v) {
+      if (!v.is_tensor() || !is_floating(v.tensor().dtype())) return false;
+      for (std::int64_t i = 0; i < v.tensor().size(); ++i)
+        if (!std::isfinite(element_as_double(v.tensor(), i).value_or(NAN))) return true;
+      return false;
+    });
+  }
+
   // Inputs are never empty when they are drawn: sizes of 0 come from convolutions and the like that find no room.
   static bool gives_nothing(const std::vector<Value>& outputs) {
     return std::any_of(outputs.begin(), outputs.end(), [](const Value& v) { return v.is_tensor() && v.tensor().size() == 0; });
@@ -356,12 +373,19 @@ class Verifier {
     const std::uint64_t own_seed = seed();
     absl::StatusOr<Inputs> inputs = drawn(drawer, sizes, style, own_seed);
     if (inputs.ok()) {
-      const std::size_t avoided = avoided_;
-      const Try result = attempt(*inputs, sizes, CaseKind::kUsual);
+      std::size_t avoided = avoided_;
+      Try result = attempt(*inputs, sizes, CaseKind::kUsual);
       if (avoided_ == avoided) return result;
       style.hiding = true;
       inputs = drawn(drawer, sizes, style, own_seed);
-      if (inputs.ok()) return attempt(*inputs, sizes, CaseKind::kUsual);
+      if (inputs.ok() && !(met_ & kOverflows)) return attempt(*inputs, sizes, CaseKind::kUsual);
+      for (int tries = 0; inputs.ok() && tries < 2; ++tries) {  // of smaller numbers
+        style.scale /= 10;
+        inputs = drawn(drawer, sizes, style, own_seed);
+        avoided = avoided_;
+        result = inputs.ok() ? attempt(*inputs, sizes, CaseKind::kUsual) : Try::kRefused;
+        if (avoided_ == avoided) return result;
+      }
     }
     if (cancelled()) return Try::kStop;
     if (absl::IsDeadlineExceeded(inputs.status())) {

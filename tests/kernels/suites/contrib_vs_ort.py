@@ -203,6 +203,33 @@ def matmul_cases(rng):
         yield Case(f"fused_conv_{name}", "FusedConv", [f32(rng, 1, 3, 6, 6), f32(rng, 4, 3, 3, 3), f32(rng, 4)] + z, 1, **attributes)
 
 
+def linear_attention_cases(rng):
+    """Each rule, a decay for each head or each element of a key, a beta for each head or one, fewer heads of queries or keys than of values, a state or none."""
+    for k in range(64):
+        rule = ("linear", "gated", "delta", "gated_delta")[k % 4]
+        b, t = int(rng.integers(1, 4)), int(rng.choice([1, 1, 3, 7, 70]))
+        heads, dk, dv = int(rng.choice([1, 2, 4])), int(rng.choice([3, 8, 72])), int(rng.choice([5, 8, 64]))
+        queries, keys = (max(1, heads // int(rng.choice([1, 1, 2]))) for _ in range(2))
+        decay = -np.abs(f32(rng, b, t, heads * (dk if k % 3 == 0 else 1))) if rule.startswith("gated") else None
+        beta = rng.random((b, t, 1 if k % 5 == 0 else heads), dtype=np.float32) if rule.endswith("delta") else None
+        state = f32(rng, b, heads, dk, dv) if k % 2 else None
+        key = f32(rng, b, t, keys * dk) / np.float32(2 * np.sqrt(dk))
+        attributes = {"q_num_heads": queries, "kv_num_heads": heads, "update_rule": rule}
+        if k % 7 == 0:
+            attributes["scale"] = 0.3
+        if k % 9 == 0:
+            attributes["chunk_size"] = 16
+        inputs = [f32(rng, b, t, queries * dk), key, f32(rng, b, t, heads * dv), state, decay, beta]
+        yield Case(f"linear_attention_{k}", "LinearAttention", inputs, 2, **attributes)
+
+
+def causal_convolution_cases(rng):
+    for k in range(16):
+        b, c, t, w = (int(v) for v in (rng.integers(1, 4), rng.integers(1, 9), rng.choice([1, 2, 5, 17]), rng.choice([1, 2, 4])))
+        inputs = [f32(rng, b, c, t), f32(rng, c, 1, w), f32(rng, c) if k % 3 else None, f32(rng, b, c, w - 1) if k % 2 and w > 1 else None]
+        yield Case(f"causal_convolution_{k}", "CausalConvWithState", inputs, 2, activation=("none", "silu", "swish")[k % 3])
+
+
 def lstm_cases(rng):
     """One row a batch: ONNX Runtime's scale of several rows depends on its threads."""
     for k in range(12):
@@ -251,7 +278,7 @@ def main():
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     lines, refused = [], {}
     with tempfile.TemporaryDirectory() as work:
-        for make in (attention_cases, mha_cases, gqa_cases, norm_cases, pointwise_cases, rotary_cases, matmul_cases, lstm_cases):
+        for make in (attention_cases, mha_cases, gqa_cases, norm_cases, pointwise_cases, rotary_cases, matmul_cases, linear_attention_cases, causal_convolution_cases, lstm_cases):
             for case in make(rng):
                 if args.filter not in case.name:
                     continue
