@@ -186,6 +186,7 @@ ConvTranspose group=2 : float[3,4,7,8] float[4,3,2,3] float[6]
 DeformConv : float[3,4,7,8] float[5,4,2,3] float[3,12,6,6] float[5] float[3,6,6,6]
 DeformConv group=2 : float[3,4,7,8] float[6,2,2,3] float[3,12,6,6] float[6]
 CausalConvWithState : float[3,4,7] float[4,1,6] float[4] float[3,4,5] -> 2
+com.microsoft.CausalConvWithState : float[3,4,7] float[4,1,6] float[4] float[3,4,5] -> 2
 AveragePool kernel_shape=2,3 : float[3,4,7,8]
 MaxPool kernel_shape=2,3 : float[3,4,7,8]
 LpPool kernel_shape=2,3 : float[3,4,7,8]
@@ -236,6 +237,7 @@ LSTM hidden_size=5 : float[6,4,3] float[1,20,3] float[1,20,5] float[1,40] -> 3
 GRU hidden_size=5 : float[6,4,3] float[1,15,3] float[1,15,5] float[1,30] -> 2
 RNN hidden_size=5 : float[6,4,3] float[1,5,3] float[1,5,5] float[1,10] - float[1,4,5] -> 2
 LinearAttention q_num_heads=2 kv_num_heads=2 update_rule=linear : float[3,5,8] float[3,5,8] float[3,5,12] -> 2
+com.microsoft.LinearAttention q_num_heads=2 kv_num_heads=2 update_rule=linear : float[3,5,8] float[3,5,8] float[3,5,12] -> 2
 StringNormalizer case_change_action=UPPER is_case_sensitive=1 stopwords=b,a : string[7]
 StringSplit : string[3,4] -> 2
 TfIdfVectorizer max_gram_length=2 min_gram_length=2 max_skip_count=0 mode=TF ngram_counts=0,4 ngram_indexes=0,1,2,3,4,5,6 pool_int64s=2,3,5,4,1,0,2,1,1,2 : int64[3,7]<5

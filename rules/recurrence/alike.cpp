@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "rules/native/recurrence.h"
+#include "rules/recurrence/recurrence.h"
 
 namespace saturate::native {
 namespace {

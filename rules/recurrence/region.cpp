@@ -6,7 +6,7 @@
 #include <set>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "rules/native/recurrence.h"
+#include "rules/recurrence/recurrence.h"
 
 namespace saturate::native {
 namespace {

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "rules/native/recurrence.h"
+#include "rules/recurrence/recurrence.h"
 
 namespace saturate::native {
 namespace {

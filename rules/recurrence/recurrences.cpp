@@ -5,7 +5,7 @@
 #include <set>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "rules/native/recurrence.h"
+#include "rules/recurrence/recurrence.h"
 #include "rules/native/views.h"
 
 namespace saturate {
