@@ -185,3 +185,24 @@ def standard_rotary(source, s):
     inputs = [source.floats(dtype, *((b, n, rows, h) if s["rank"] == 4 else (b, rows, n * h)))] + [source.floats(dtype, *tables) for _ in range(2)] + [positions]
     attributes = given(s, "interleaved") | ({"num_heads": n} if s["rank"] == 3 or s["num_heads"] == "always" else {}) | ({"rotary_embedding_dim": turned} if s["part"] else {})
     return Made(inputs, attributes, opset=23, weights=(1, 2))
+
+
+@operator("LinearAttention", update_rule=["gated_delta", "gated", "delta", "linear"], rows=[4, 1, 0, 65], batch=[2, 1, 0], heads=[(2, 2), (4, 2), (1, 1)], sizes=[(8, 4), (1, 1), (16, 33)], dtype=[F32, F16],
+          state=[False, True], decay=["each head", "each key"], scale=[None, 0.0, 0.5], chunk_size=[None, 1, 16], outputs=[2, 1])
+def linear_attention(source, s):
+    dtype, b, t, (q, kv), (wide, long) = s["dtype"], s["batch"], s["rows"], s["heads"], s["sizes"]
+    rule = s["update_rule"]
+    x = lambda *shape: source.floats(dtype, b, t, *shape)
+    key = x(kv * wide)
+    key /= np.maximum(np.sqrt(np.square(key.astype(F32)).sum(-1, keepdims=True)), dtype(1e-3)).astype(dtype)
+    decay = -np.abs(x(kv * (wide if s["decay"] == "each key" else 1))) if "gated" in rule else None
+    inputs = [x(q * wide), key, x(kv * long), source.floats(dtype, b, kv, wide, long) if s["state"] else None, decay, np.abs(x(kv)) / dtype(4) if "delta" in rule else None]
+    need("gated" in rule or s["decay"] == "each head")
+    return Made(inputs, dict(q_num_heads=q, kv_num_heads=kv, update_rule=rule) | given(s, "scale", "chunk_size"), [True] * s["outputs"], data=(0, 2))
+
+
+@operator("CausalConvWithState", rows=[5, 1, 0, 33], batch=[2, 1, 0], channels=[4, 1, 33], kernel=[4, 1, 2, 7], dtype=[F32, F16], bias=[True, False], state=[True, False], activation=[None, "none", "silu", "swish"], outputs=[2, 1])
+def causal_convolution(source, s):
+    dtype, b, c, k = s["dtype"], s["batch"], s["channels"], s["kernel"]
+    inputs = [source.floats(dtype, b, c, s["rows"]), source.floats(dtype, c, 1, k), source.floats(dtype, c) if s["bias"] else None, source.floats(dtype, b, c, k - 1) if s["state"] else None]
+    return Made(inputs, given(s, "activation"), [True] * s["outputs"], weights=(1, 2), data=(0, 3) if s["state"] else (0,))
