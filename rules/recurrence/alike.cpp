@@ -12,12 +12,13 @@ enum Mark : std::uint64_t { kOperator = 1, kKnown, kEnters };
 class Speller {
  public:
   Speller(const OnnxEGraph& g, const Region& region) : g_(g), e_(g.egraph()) {
-    for (const auto& borders : region.readings)
-      for (const Border& b : borders) ends_.insert(e_.find(b.places.front().id));
-    for (const Id id : region.inside) spell(id);
+    for (const Reading& reading : region.readings)
+      for (const Border& b : reading.borders) ends_.insert(e_.find(b.places.front().id));
+    for (const Reading& reading : region.readings)
+      for (const Id id : reading.inside) spell(id);
     out_.text.push_back(region.readings.size());
-    for (const auto& borders : region.readings)
-      for (const Border& b : borders) {
+    for (const Reading& reading : region.readings)
+      for (const Border& b : reading.borders) {
         spell(b.places.front().id);
         out_.text.push_back(b.places.size() * 2 + (b.decays ? 1 : 0));
       }

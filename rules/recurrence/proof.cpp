@@ -87,8 +87,11 @@ class Prover {
   Prover(const OnnxEGraph& g, const Region& region, std::string* why) : g_(g), region_(region), why_(why) {}
 
   std::optional<Recurrence> prove() {
-    for (const std::vector<Border>& borders : region_.readings)
-      if (auto found = prove(borders)) return found;
+    for (const Reading& reading : region_.readings) {
+      inside_ = &reading.inside;
+      runs_.clear();
+      if (auto found = prove(reading.borders)) return found;
+    }
     return std::nullopt;
   }
 
@@ -312,7 +315,7 @@ class Prover {
       run.given[g_.egraph().find(id)] = *std::move(value);
     }
     std::vector<Id> wanted;
-    for (const Id id : region_.inside)
+    for (const Id id : *inside_)
       if (may_be_made(id) && !run.given.contains(id)) wanted.push_back(id);
     if (!run_region(g_, wanted, run)) run.values.clear();
     return run.values.empty() ? nullptr : &run;
@@ -449,6 +452,7 @@ class Prover {
   const OnnxEGraph& g_;
   const Region& region_;
   std::string* why_;
+  const std::vector<Id>* inside_ = nullptr;  // of the reading
   Recurrence made_;
   std::vector<Pick> picks_;
   std::vector<std::map<std::string, std::int64_t>> rounds_;

@@ -31,10 +31,16 @@ struct Border {
   bool decays = false;  // it goes into an Exp
 };
 
+// Where a recurrence may begin and end: single tokens may be values of their own, or parts of one, and what is added to its result or
+// multiplied with it, as a skip and a gate, may follow or be part of it.
+struct Reading {
+  std::vector<Border> borders;
+  std::vector<Id> inside;  // what follows from the Exps and the borders alone, by products and sums
+};
+
 struct Region {
-  std::vector<Id> exps;                       // ascending
-  std::vector<Id> inside;                     // what follows from these and the borders alone, by products and sums
-  std::vector<std::vector<Border>> readings;  // where it may begin: single tokens may be values of their own, or parts of one
+  std::vector<Id> exps;  // ascending
+  std::vector<Reading> readings;
 };
 // The region around this Exp; nullopt: none, or one with more borders than a recurrence has.
 std::optional<Region> region_around(const OnnxEGraph& g, Id exp);

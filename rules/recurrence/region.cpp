@@ -1,8 +1,10 @@
 // Where a recurrence begins and ends. It has no weights: whatever has some, or is neither sum nor product, is outside.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "onnx_bridge/convert/op_key.h"
@@ -11,7 +13,7 @@
 namespace saturate::native {
 namespace {
 
-constexpr std::size_t kMostInside = 50'000, kMostBorders = 6, kLeastInside = 6;
+constexpr std::size_t kMostInside = 50'000, kMostBorders = 6, kMostLate = 3, kLeastInside = 4;
 constexpr std::size_t kMaskBytes = std::size_t{1} << 22;
 
 enum class Part : std::uint8_t { kNone, kView, kLinear, kProduct };
@@ -66,6 +68,99 @@ std::vector<Id> operands(const OnnxEGraph& g, const Maker& m) {
   return out;
 }
 
+// A class and the views that it is made by.
+using Chain = std::vector<Id>;
+
+// Which borders are of a recurrence, and which of what follows it.
+class ReadingsOf {
+ public:
+  // `order`: the values of the region, each behind what it reads of them.
+  ReadingsOf(const OnnxEGraph& g, const std::vector<Id>& order)
+      : g_(g), e_(g.egraph()), order_(order), inside_(order.begin(), order.end()) {}
+
+  // With all borders, then without some of the late ones, the fewest first.
+  void add(const std::vector<std::vector<Chain>>& groups, const std::vector<Border>& borders, Region& region) {
+    for (std::size_t b = 0; b < groups.size(); ++b)
+      for (const Chain& chain : groups[b])
+        for (const Id id : chain) enters_[id] |= Groups{1} << b;
+    std::vector<Groups> of_inside;
+    for (const Id id : order_) of_inside.push_back(needs(id));
+    const std::vector<std::size_t> last = late(borders);
+    std::vector<std::uint32_t> subsets(std::size_t{1} << last.size());
+    std::iota(subsets.begin(), subsets.end(), 0U);
+    std::stable_sort(subsets.begin(), subsets.end(), [](std::uint32_t a, std::uint32_t b) { return std::popcount(a) < std::popcount(b); });
+    for (const std::uint32_t subset : subsets) {
+      Groups without = 0;
+      for (std::size_t i = 0; i < last.size(); ++i)
+        if (subset >> i & 1) without |= Groups{1} << last[i];
+      Reading reading;
+      for (std::size_t b = 0; b < borders.size(); ++b)
+        if (!(without >> b & 1)) reading.borders.push_back(borders[b]);
+      if (reading.borders.size() > kMostBorders) continue;
+      for (std::size_t i = 0; i < order_.size(); ++i)
+        if ((of_inside[i] & without) == 0) reading.inside.push_back(order_[i]);
+      region.readings.push_back(std::move(reading));
+    }
+  }
+
+ private:
+  using Groups = std::uint32_t;  // a bit for each border
+
+  Maker maker(Id id) const { return maker_of(g_, id).value_or(Maker{}); }
+
+  // The borders that a value needs.
+  Groups needs(Id id) {
+    std::vector<std::pair<Id, bool>> open{{e_.find(id), false}};
+    while (!open.empty()) {
+      const auto [at, ready] = open.back();
+      open.pop_back();
+      if (known_.contains(at) && !ready) continue;
+      if (const auto it = enters_.find(at); it != enters_.end()) {
+        known_[at] = it->second;
+        continue;
+      }
+      const std::vector<Id> from = operands(g_, maker(at));
+      Groups all = 0;
+      if (!ready) {
+        known_[at] = 0;
+        open.emplace_back(at, true);
+      }
+      for (const Id c : from)
+        if (ready)
+          all |= known_[c];
+        else
+          open.emplace_back(c, false);
+      if (ready) known_[at] = all;
+    }
+    return known_.at(e_.find(id));
+  }
+
+  // Borders that come in behind all others: what else goes into the operators that read them needs three others and the decay.
+  std::vector<std::size_t> late(const std::vector<Border>& borders) {
+    std::vector<bool> is_late(borders.size(), true), read(borders.size(), false);
+    for (const Id id : order_) {
+      Groups direct = 0, others = 0;
+      for (const Id c : operands(g_, maker(id))) (inside_.contains(c) ? others : direct) |= needs(c);
+      for (std::size_t b = 0; b < borders.size(); ++b) {
+        if (!(direct >> b & 1)) continue;
+        read[b] = true;
+        const Groups rest = others & ~(Groups{1} << b);
+        is_late[b] = is_late[b] && std::popcount(rest) >= 4;
+      }
+    }
+    std::vector<std::size_t> out;
+    for (std::size_t b = 0; b < borders.size(); ++b)
+      if (is_late[b] && read[b] && !borders[b].decays && out.size() < kMostLate) out.push_back(b);
+    return out;
+  }
+
+  const OnnxEGraph& g_;
+  const EGraph& e_;
+  const std::vector<Id>& order_;
+  const std::set<Id> inside_;
+  std::map<Id, Groups> enters_, known_;
+};
+
 class Finder {
  public:
   explicit Finder(const OnnxEGraph& g) : g_(g), e_(g.egraph()) {}
@@ -78,14 +173,11 @@ class Finder {
     if (inside_.size() < kLeastInside) return std::nullopt;
     Region region;
     region.exps.assign(exps_.begin(), exps_.end());
-    region.inside = order_;
     if (!find_borders(region)) return std::nullopt;
     return region;
   }
 
  private:
-  using Chain = std::vector<Id>;
-
   const Maker& maker(Id id) {
     const auto [it, added] = makers_.try_emplace(id);
     if (added) it->second = maker_of(g_, id).value_or(Maker{});
@@ -249,6 +341,7 @@ class Finder {
     for (const Id c : m.children)
       if (carries(g_, c) && g_.facts(c).constant && !is_mask(g_, c)) return false;
     if (is_join(id) || is_outer_product(id)) return true;
+    if (joins_views(m, one)) return true;
     for (const Id c : operands(g_, m)) {
       const Chain back = chain(c, one);
       const Maker& end = maker(chain(c, true).back());
@@ -256,6 +349,14 @@ class Finder {
       if (meets(back, leaf, one) || leads_on(back.back(), leaf, one, depth + 1)) return true;
     }
     return false;
+  }
+
+  // Whether two operands are views of one value, as in the differences of a decay's sums.
+  bool joins_views(const Maker& m, bool one) {
+    const std::vector<Id> from = operands(g_, m);
+    if (from.size() != 2 || from[0] == from[1]) return false;
+    const Chain a = chain(from[0], one), b = chain(from[1], one);
+    return std::any_of(a.begin(), a.end(), [&](Id id) { return std::find(b.begin(), b.end(), id) != b.end(); });
   }
 
   void spread(bool one) {
@@ -302,13 +403,12 @@ class Finder {
     for (const bool one : {false, true}) {
       spread(one);
       const auto found = groups(one);
-      if (found.size() > kMostBorders) continue;
       std::vector<Border> borders;
       for (const auto& chains : found) borders.push_back(border_of(chains));
       const auto empty = [](const Border& b) { return b.places.empty(); };
-      if (std::any_of(borders.begin(), borders.end(), empty)) continue;
+      if (found.size() > kMostBorders + kMostLate || std::any_of(borders.begin(), borders.end(), empty)) continue;
       mark_decays(borders);
-      region.readings.push_back(std::move(borders));
+      ReadingsOf(g_, order_).add(found, borders, region);
     }
     return !region.readings.empty();
   }

@@ -25,11 +25,17 @@ CASES = {
     "chunks with a triangle": (unrolled.by_chunk, dict(tokens=8, concat=True, sums_by_product=True)),
     "chunks with decays apart": (unrolled.by_chunk, dict(tokens=9, split_decay=True)),
     "chunks, heads first": (unrolled.by_chunk, dict(tokens=9, heads_first=True, concat=True)),
+    "sums in a chunk": (unrolled.by_sums, dict(tokens=4, state=False)),
+    "sums in chunks": (unrolled.by_sums, dict(tokens=11)),
+    "sums with a skip": (unrolled.by_sums, dict(tokens=8, after=("skip",))),
+    "sums with a skip and a gate": (unrolled.by_sums, dict(tokens=9, after=("skip", "gate"), state=False)),
+    "sums of shared keys": (unrolled.by_sums, dict(tokens=9, shared=True, after=("skip",))),
     "chunks as long as there are heads": (unrolled.by_chunk, dict(tokens=3, chunk=3, key=3, value=3, batch=3)),
 }
 WRONG = {
     "a step that does not decay": (unrolled.by_token, dict(tokens=3, wrong="no decay")),
     "a sign": (unrolled.by_token, dict(tokens=2, wrong="sign")),
+    "a diagonal that is left out": (unrolled.by_sums, dict(tokens=8, wrong="diagonal")),
     "a diagonal that is not left out": (unrolled.by_chunk, dict(tokens=8, wrong="diagonal")),
 }
 

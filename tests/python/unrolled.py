@@ -180,3 +180,48 @@ def by_chunk(tokens, chunk=4, heads=3, key=5, value=7, batch=B, state=True, conc
     g.nodes.append(helper.make_node("Transpose", [y], ["y"], perm=[0, 2, 1, 3]))
     g.nodes.append(helper.make_node("Identity", [s], ["state"]))
     return g.model(shapes, ["y", "state"] if state else ["y"]), shapes
+
+
+def by_sums(tokens, chunk=4, heads=3, key=5, value=7, batch=B, state=True, after=(), shared=False, wrong=None):
+    """The gated rule without the delta, chunk by chunk, as state space models spell it: sums of decays, a triangle of their differences.
+    `after`: what follows the result, "skip" (a weighted value is added) and "gate". `shared`: one query and key for all heads."""
+    g = Graph()
+    shapes = {n: s for n, s in inputs_of(tokens, heads, key, value, batch, state).items() if n != "b"}
+    if shared:
+        shapes["q"] = shapes["k"] = [batch, tokens, 1, key]
+    if "gate" in after:
+        shapes["z"] = [batch, tokens, heads * value]
+    wide = lambda x: g.swapped(g.Expand(x, g.ints(1, 1, heads, 1)) if shared else x, 4)
+    q, k, v, decay = wide("q"), wide("k"), g.swapped("v", 4), g.swapped("g", 3)
+    number, more = -(-tokens // chunk), -tokens % chunk
+    if more:
+        q, k, v = (g.Pad(x, g.ints(0, 0, 0, 0, 0, 0, more, 0)) for x in (q, k, v))
+        decay = g.Pad(decay, g.ints(0, 0, 0, 0, 0, more))
+    q, k, v = (g.Reshape(x, g.ints(0, heads, number, chunk, size)) for x, size in ((q, key), (k, key), (v, value)))
+    total = g.CumSum(g.Reshape(decay, g.ints(0, heads, number, chunk)), g.ints(-1, scalar=True))
+    apart = g.Sub(g.Unsqueeze(total, g.ints(4)), g.Unsqueeze(total, g.ints(3)))
+    upper = np.triu(np.ones((chunk, chunk), np.float32), 0 if wrong == "diagonal" else 1)
+    pairs = g.Exp(g.Where(g.constant(upper > 0), g.constant(np.float32(-np.inf)), apart))
+    kt = g.Transpose(k, perm=[0, 1, 2, 4, 3])
+    inner = g.MatMul(g.Mul(g.MatMul(q, kt), pairs), v)
+    last = g.Slice(total, g.ints(chunk - 1), g.ints(chunk), g.ints(3))
+    sums = g.MatMul(g.Mul(kt, g.Unsqueeze(g.Exp(g.Sub(last, total)), g.ints(3))), v)  # [.., key, value]
+    whole = g.Unsqueeze(g.Exp(last), g.ints(4))
+    s = "s" if state else g.Expand(g.constant(np.float32(0)), g.Concat(g.Shape("v", start=0, end=1), g.ints(heads, key, value), axis=0))
+    befores = []
+    for i in range(number):
+        at = g.ints(i, scalar=True)
+        befores.append(g.Unsqueeze(s, g.ints(2)))
+        s = g.Add(g.Mul(s, g.Gather(whole, at, axis=2)), g.Gather(sums, at, axis=2))
+    before = g.Concat(*befores, axis=2) if number > 1 else befores[0]
+    y = g.Add(inner, g.MatMul(g.Mul(q, g.Unsqueeze(g.Exp(total), g.ints(4))), before))
+    y = g.swapped(g.Reshape(y, g.ints(0, heads, number * chunk, value)), 4)
+    if more:
+        y = g.Slice(y, g.ints(0), g.ints(tokens), g.ints(1))
+    if "skip" in after:
+        y = g.Add(y, g.Mul("v", g.constant(np.linspace(0.5, 1.5, heads, dtype=np.float32)[:, None])))
+    if "gate" in after:
+        y = g.Mul(g.Reshape(y, g.ints(0, tokens, heads * value)), g.Mul("z", g.Sigmoid("z")))
+    g.nodes.append(helper.make_node("Identity", [y], ["y"]))
+    g.nodes.append(helper.make_node("Identity", [s], ["state"]))
+    return g.model(shapes, ["y", "state"] if state else ["y"]), shapes
