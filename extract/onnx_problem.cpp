@@ -351,9 +351,9 @@ class ProblemBuilder {
   }
 
   Price price_of(Id id, NodeId n, const ENode& node, const OpKey& key) const {
-    // Units that are kept are the model's own nodes in another form.
-    const bool original = is_original(node) || (kept_ && key.role != UnitRole::kNone), taken = allowed(id, n, node, key);
-    if (kept_ && key.role != UnitRole::kNone && standard_in_limit(id, n, node) == false) return kInfinity;
+    const bool kept_unit = kept_ && key.role != UnitRole::kNone;  // the model's own nodes in another form
+    if (kept_unit && standard_in_limit(id, n, node) == false) return kInfinity;
+    const bool original = kept_unit || is_original(node), taken = allowed(id, n, node, key);
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
     if (!original && !taken && in_opset != true && !may_be_at_border(key)) return kInfinity;
     if (!original && !runs_where_model_does(node, id, key)) return kInfinity;

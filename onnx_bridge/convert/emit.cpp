@@ -299,20 +299,26 @@ bool calls(const std::vector<Node>& nodes, const Function& f, bool of_model) {
   return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
     if (node.domain == f.domain && node.op_type == f.name && node.overload == f.overload && (!of_model || node.origin != nullptr))
       return true;
-    return std::any_of(node.attributes.begin(), node.attributes.end(), [&](const Attribute& a) {
-      return a.type == AttributeType::kGraph && a.value.index() != 0 && calls(a.g().nodes, f, false);
-    });
+    bool within = false;
+    for_each_body(node, [&](const Graph& body) { within = within || calls(body.nodes, f, false); });
+    return within;
   });
 }
 
 // A function with the name of an operator goes where all nodes of that name are the operator, which rules made: they would call it.
 void drop_shadowing_functions(Model& model) {
-  const std::vector<Function> all = model.functions;
-  std::erase_if(model.functions, [&](const Function& f) {
+  const auto is_shadowing = [&](const Function& f) {
     const auto within = [&](const Function& other) { return calls(other.nodes, f, false); };
     return !schema_versions(f.domain, f.name).empty() && calls(model.graph.nodes, f, false) && !calls(model.graph.nodes, f, true) &&
-           std::none_of(all.begin(), all.end(), within);
-  });
+           std::none_of(model.functions.begin(), model.functions.end(), within);
+  };
+  std::vector<bool> goes;  // told before any does
+  for (const Function& f : model.functions) goes.push_back(is_shadowing(f));
+  if (std::none_of(goes.begin(), goes.end(), [](bool g) { return g; })) return;
+  std::vector<Function> kept;
+  for (std::size_t i = 0; i < goes.size(); ++i)
+    if (!goes[i]) kept.push_back(std::move(model.functions[i]));
+  model.functions = std::move(kept);
 }
 
 }  // namespace

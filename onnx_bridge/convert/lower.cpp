@@ -13,9 +13,9 @@
 #include "onnx_bridge/file/sparse.h"
 #include "onnx_bridge/file/text/model.h"
 #include "onnx_bridge/model/random_nodes.h"
+#include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "onnx_bridge/model/subgraphs.h"
 
 namespace saturate {
 namespace {

@@ -7,9 +7,9 @@
 #include "onnx_bridge/facts/infer_call.h"
 #include "onnx_bridge/facts/signs.h"
 #include "onnx_bridge/model/random_nodes.h"
+#include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
-#include "onnx_bridge/model/subgraphs.h"
 
 namespace saturate {
 

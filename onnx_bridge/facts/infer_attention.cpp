@@ -204,29 +204,19 @@ void twice(Call& c) {
   with_last(c, [](Call& call) { return call.dims.mul(call.dim(0, -1), call.constant(2)); });
 }
 
+// Of com.microsoft's a query or key head may serve several value heads, so that its keys do not tell how large one is.
 void linear_attention(Call& c) {
+  const bool shares = c.node.domain == "com.microsoft";
   c.set_dtype(0, c.in(0).dtype);
+  if (shares && c.wants(1)) c.set_dtype(1, c.in(3).kind == Facts::Kind::kTensor ? c.in(3).dtype : c.in(0).dtype);
   const std::int64_t q_heads = c.int_attribute("q_num_heads", 0), kv_heads = c.int_attribute("kv_num_heads", 0);
-  if (!c.has_rank(0) || c.rank(0) != 3) return;
-  const Heads k = heads_of(c, 1, kv_heads), v = heads_of(c, 2, kv_heads);
-  c.set_shape(0, DimVector{c.dim(0, 0), c.dim(0, 1), v.size && q_heads > 0 ? c.dims.mul(*v.size, c.constant(q_heads)) : c.fresh(0, 2)});
+  if (!c.has_rank(0) || c.rank(0) != 3 || c.int_attribute("state_window", 0) != 0) return;
+  const Heads k = shares ? heads_of(c, 0, q_heads) : heads_of(c, 1, kv_heads), v = heads_of(c, 2, kv_heads);
+  const std::int64_t heads = shares ? std::max(q_heads, kv_heads) : q_heads;
+  c.set_shape(0, DimVector{c.dim(0, 0), c.dim(0, 1), v.size && q_heads > 0 ? c.dims.mul(*v.size, c.constant(heads)) : c.fresh(0, 2)});
   if (c.wants(1))
     c.set_shape(1,
                 DimVector{c.dim(0, 0), known_or_fresh(c, v.heads, 1, 1), known_or_fresh(c, k.size, 1, 2), known_or_fresh(c, v.size, 1, 3)});
-}
-
-// A query or key head may serve several value heads.
-void linear_attention_of_microsoft(Call& c) {
-  c.set_dtype(0, c.in(0).dtype);
-  if (c.wants(1)) c.set_dtype(1, c.in(3).kind == Facts::Kind::kTensor ? c.in(3).dtype : c.in(0).dtype);
-  const std::int64_t q_heads = c.int_attribute("q_num_heads", 0), kv_heads = c.int_attribute("kv_num_heads", 0);
-  if (!c.has_rank(0) || c.rank(0) != 3 || c.int_attribute("state_window", 0) != 0) return;
-  const Heads q = heads_of(c, 0, q_heads), v = heads_of(c, 2, kv_heads);
-  c.set_shape(0, DimVector{c.dim(0, 0), c.dim(0, 1),
-                           v.size && q_heads > 0 ? c.dims.mul(*v.size, c.constant(std::max(q_heads, kv_heads))) : c.fresh(0, 2)});
-  if (c.wants(1))
-    c.set_shape(1,
-                DimVector{c.dim(0, 0), known_or_fresh(c, v.heads, 1, 1), known_or_fresh(c, q.size, 1, 2), known_or_fresh(c, v.size, 1, 3)});
 }
 
 void causal_conv(Call& c) {
@@ -252,8 +242,7 @@ void add_attention_rules(Rules& rules) {
   rules["com.microsoft:MultiHeadAttention"] = multi_head_attention;
   rules["com.microsoft:PackedMultiHeadAttention"] = packed_multi_head_attention;
   rules["com.microsoft:GroupQueryAttention"] = group_query_attention;
-  rules[":LinearAttention"] = linear_attention;
-  rules["com.microsoft:LinearAttention"] = linear_attention_of_microsoft;
+  rules[":LinearAttention"] = rules["com.microsoft:LinearAttention"] = linear_attention;
   rules[":CausalConvWithState"] = rules["com.microsoft:CausalConvWithState"] = causal_conv;
   rules["com.microsoft:MoE"] = rules["com.microsoft:QMoE"] = same_as_first;
   rules["saturate:sdpa"] = sdpa;

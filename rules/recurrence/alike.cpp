@@ -85,8 +85,7 @@ std::optional<Recurrence> moved(const OnnxEGraph& g, Recurrence r, const Spellin
     all = all && it != from.ids.end();
     if (all) id = to.ids[static_cast<std::size_t>(it - from.ids.begin())];
   };
-  for (Placed* p : {&r.query, &r.key, &r.value, &r.decay, &r.beta}) move(p->id);
-  move(r.past_state);
+  for (Placed* p : {&r.query, &r.key, &r.value, &r.decay, &r.beta, &r.past_state}) move(p->id);
   for (Placed& p : r.results) move(p.id);
   for (Id& id : r.present_states) move(id);
   return all ? std::optional(std::move(r)) : std::nullopt;

@@ -173,14 +173,14 @@ class Prover {
     if (at == picks_.size()) return try_roles();
     for (const Option& o : picks_[at].options) {
       if (taken(o.role)) continue;
-      set(o.role, {picks_[at].place.id, o.layout, picks_[at].place.factor});
+      slot(o.role) = {picks_[at].place.id, o.layout, picks_[at].place.factor};
       if (auto found = assign(at + 1)) return found;
-      set(o.role, {});
+      slot(o.role) = {};
     }
     return std::nullopt;
   }
-  bool taken(Role role) const { return placed(role).id != kNone; }
-  Placed placed(Role role) const {
+  bool taken(Role role) { return slot(role).id != kNone; }
+  Placed& slot(Role role) {
     switch (role) {
       case Role::kQuery:
         return made_.query;
@@ -189,35 +189,13 @@ class Prover {
       case Role::kValue:
         return made_.value;
       case Role::kState:
-        return {made_.past_state, Layout::kTimeFirst};
+        return made_.past_state;
       case Role::kBeta:
         return made_.beta;
       case Role::kDecay:
-        return made_.decay;
-    }
-    return {};
-  }
-  void set(Role role, Placed p) {
-    switch (role) {
-      case Role::kQuery:
-        made_.query = p;
-        break;
-      case Role::kKey:
-        made_.key = p;
-        break;
-      case Role::kValue:
-        made_.value = p;
-        break;
-      case Role::kState:
-        made_.past_state = p.id;
-        break;
-      case Role::kBeta:
-        made_.beta = p;
-        break;
-      case Role::kDecay:
-        made_.decay = p;
         break;
     }
+    return made_.decay;
   }
 
   std::optional<Recurrence> try_roles() {
@@ -225,8 +203,8 @@ class Prover {
     const Dims &q = *shape(made_.query.id), &k = *shape(made_.key.id), &v = *shape(made_.value.id);
     if (!equal(q.back(), k.back())) return std::nullopt;
     made_.key_size = k.back(), made_.value_size = v.back();
-    if (made_.past_state != kNone) {
-      const Dims& s = *shape(made_.past_state);
+    if (made_.past_state.id != kNone) {
+      const Dims& s = *shape(made_.past_state.id);
       if (!equal(s[2], made_.key_size) || !equal(s[3], made_.value_size)) return std::nullopt;
     }
     made_.results.clear(), made_.present_states.clear();
@@ -339,7 +317,7 @@ class Prover {
   // Whether some value of the region is the result for the first head of the first instance: a look that spares most full runs.
   bool seems(const Run& run, const Sizes& n) const {
     std::vector<double> state(static_cast<std::size_t>(n.key * n.value), 0.0), out(static_cast<std::size_t>(n.time * n.value), 0.0);
-    if (made_.past_state != kNone) std::memcpy(state.data(), given(run, made_.past_state), state.size() * sizeof(double));
+    if (made_.past_state.id != kNone) std::memcpy(state.data(), given(run, made_.past_state.id), state.size() * sizeof(double));
     const Strides q = strides_of(made_.query.layout, n.time, n.heads, n.key), k = strides_of(made_.key.layout, n.time, n.heads, n.key),
                   v = strides_of(made_.value.layout, n.time, n.heads, n.value), g = strides_of(made_.decay.layout, n.time, n.heads, 1),
                   b = strides_of(made_.beta.layout, n.time, n.heads, 1);
@@ -401,7 +379,7 @@ class Prover {
                        Attribute::of("update_rule", std::string(made_.is_delta() ? "gated_delta" : "gated"))};
     std::vector<Value> inputs{packed(run, made_.query, n, n.key), packed(run, made_.key, n, n.key), packed(run, made_.value, n, n.value),
                               Value(), packed(run, made_.decay, n, 1)};
-    if (made_.past_state != kNone) inputs[3] = run.given.at(g_.egraph().find(made_.past_state));
+    if (made_.past_state.id != kNone) inputs[3] = run.given.at(g_.egraph().find(made_.past_state.id));
     if (made_.is_delta()) inputs.push_back(packed(run, made_.beta, n, 1));
     call.inputs.assign(inputs.size(), "x");
     call.outputs = {"y", "s"};

@@ -57,7 +57,7 @@ struct Placed {
 struct Recurrence {
   Dim batch, time, heads, key_size, value_size;
   Placed query, key, value, decay, beta;  // beta: of the delta rule alone
-  Id past_state = kNone;                  // [batch, heads, key size, value size]
+  Placed past_state;                      // [batch, heads, key size, value size], whatever its layout says
   std::vector<Placed> results;
   std::vector<Id> present_states;
   bool is_delta() const { return beta.id != kNone; }

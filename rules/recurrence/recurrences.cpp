@@ -5,8 +5,8 @@
 #include <set>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "rules/recurrence/recurrence.h"
 #include "rules/native/views.h"
+#include "rules/recurrence/recurrence.h"
 
 namespace saturate {
 namespace {
@@ -59,7 +59,7 @@ void make_operator(const Views& v, const Match& m, Unions& unions) {
   const Recurrence r = v.g.notes<FoundRecurrences>().by_exp.at(m.root());
   const std::int64_t heads = *v.g.dims().value(r.heads);
   std::vector<Id> inputs{packed(v, r.query, r, r.key_size), packed(v, r.key, r, r.key_size), packed(v, r.value, r, r.value_size),
-                         r.past_state == kNone ? v.g.absent() : r.past_state, packed(v, r.decay, r, std::nullopt)};
+                         r.past_state.id == kNone ? v.g.absent() : r.past_state.id, packed(v, r.decay, r, std::nullopt)};
   if (r.is_delta()) inputs.push_back(packed(v, r.beta, r, std::nullopt));
   const Id both = v.g.add(make_key("com.microsoft", "LinearAttention",
                                    {Attribute::of("kv_num_heads", heads), Attribute::of("q_num_heads", heads),

@@ -70,6 +70,9 @@ std::vector<Id> operands(const OnnxEGraph& g, const Maker& m) {
 
 // A class and the views that it is made by.
 using Chain = std::vector<Id>;
+bool share(const Chain& a, const Chain& b) {
+  return std::any_of(a.begin(), a.end(), [&](Id id) { return std::find(b.begin(), b.end(), id) != b.end(); });
+}
 
 // Which borders are of a recurrence, and which of what follows it.
 class ReadingsOf {
@@ -326,8 +329,7 @@ class Finder {
   bool meets(const Chain& c, Id but, bool one) {
     for (const Id leaf : leaves_) {
       if (leaf == but) continue;
-      const Chain other = chain(leaf, one);
-      if (std::any_of(c.begin(), c.end(), [&](Id id) { return std::find(other.begin(), other.end(), id) != other.end(); })) return true;
+      if (share(c, chain(leaf, one))) return true;
     }
     return false;
   }
@@ -355,8 +357,7 @@ class Finder {
   bool joins_views(const Maker& m, bool one) {
     const std::vector<Id> from = operands(g_, m);
     if (from.size() != 2 || from[0] == from[1]) return false;
-    const Chain a = chain(from[0], one), b = chain(from[1], one);
-    return std::any_of(a.begin(), a.end(), [&](Id id) { return std::find(b.begin(), b.end(), id) != b.end(); });
+    return share(chain(from[0], one), chain(from[1], one));
   }
 
   void spread(bool one) {
@@ -384,9 +385,7 @@ class Finder {
     for (const Id leaf : leaves_) {
       std::vector<Chain> mine{chain(leaf, one)};
       for (auto it = out.begin(); it != out.end();) {
-        const bool shared = std::any_of(it->begin(), it->end(), [&](const Chain& c) {
-          return std::any_of(c.begin(), c.end(), [&](Id id) { return std::find(mine[0].begin(), mine[0].end(), id) != mine[0].end(); });
-        });
+        const bool shared = std::any_of(it->begin(), it->end(), [&](const Chain& c) { return share(c, mine[0]); });
         if (!shared) {
           ++it;
           continue;

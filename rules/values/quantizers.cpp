@@ -5,6 +5,7 @@
 #include "onnx_bridge/convert/op_key.h"
 
 namespace saturate {
+
 bool quantizes_one(const OnnxEGraph& g, Id id) {
   const EGraph& e = g.egraph();
   id = e.find(id);
