@@ -45,11 +45,11 @@ def count(model):
     units, weights = collections.Counter(), 0
     for node in graph.node:
         kind = node.op_type
-        if kind.startswith("QLinear") or kind == "QGemm" or kind == "DequantizeLinear":
-            for name in [node.input[0]] if kind == "DequantizeLinear" else node.input:
-                if name in constants and np.prod(constants[name], dtype=np.int64) > 1 and typed.get(name) in INTEGERS:
-                    weights += len(readers[node.output[0]]) if kind == "DequantizeLinear" else 1
-        if kind.startswith("QLinear") or kind == "QGemm":
+        of_integers, dequantizes = kind.startswith("QLinear") or kind == "QGemm", kind == "DequantizeLinear"
+        for name in node.input if of_integers else node.input[:1] if dequantizes else ():
+            if name in constants and np.prod(constants[name], dtype=np.int64) > 1 and typed.get(name) in INTEGERS:
+                weights += len(readers[node.output[0]]) if dequantizes else 1
+        if of_integers:
             units[{"QGemm": "Gemm"}.get(kind, kind.removeprefix("QLinear"))] += 1
         elif kind not in VIEWS and kind not in ("QuantizeLinear", "DequantizeLinear", "Constant", "Cast", "Shape"):
             data = [n for n in node.input if n and n not in constants and not (n in typed and typed[n] not in FLOATS)]
