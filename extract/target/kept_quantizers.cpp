@@ -1,7 +1,9 @@
 #include "extract/target/kept_quantizers.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_traits.h"
+#include "rules/values/heads.h"
 
 namespace saturate {
 namespace {
@@ -20,11 +23,15 @@ namespace {
 constexpr double kBroken = 5;
 // A view between a value and its quantizer: less than an operator that the target refuses for its rank, which such views mend.
 constexpr double kParted = 0.5;
-// A view of integers stands for itself between two quantizers, which say more to a compiler: it counts as more than these, as operators and
-// as refused ones, and less than all that a target refuses around a view which mends a rank.
-constexpr double kQuantizersOfView = 2.5;
+// A view of integers or of floats stands for itself between quantizers, which say more to a compiler: it counts as more than these, as
+// operators and as refused ones, and less than all that a target refuses around a view which mends a rank.
+constexpr double kMoreThanQuantizers = 0.5;
+constexpr double kQuantizersOfView = 2 + kMoreThanQuantizers;
 
 bool is_quantizer_of_any(const OpKey& key) { return is_quantizer(key, "QuantizeLinear") || is_quantizer(key, "DequantizeLinear"); }
+
+// All elements, in another shape or order.
+bool turns(const OpKey& key) { return is_of_standard(key, "Reshape") || is_of_standard(key, "Transpose"); }
 
 bool is_float_tensor(const Facts& f) { return f.kind == Facts::Kind::kTensor && is_floating(f.dtype); }
 
@@ -100,6 +107,125 @@ std::vector<Quantized> quantized_of(const OnnxEGraph& g, const Lowered& lowered)
   return out;
 }
 
+Id in_role(OnnxEGraph& g, UnitRole role, OpId op, std::span<const Id> children) {
+  OpKey key = g.key(op);
+  key.role = role;
+  return g.add(key, children);
+}
+
+// DequantizeLinear by one scale that no product or quotient of a float leaves, so that QuantizeLinear by it gives the same integers.
+bool keeps_integers(const OnnxEGraph& g, const ENode& dequantize) {
+  const Facts& scale = g.facts(dequantize.children[1]);
+  if (dequantize.children.size() != 3 || !scale.value || scale.dtype != DType::kFloat || g.facts(dequantize.children[0]).constant)
+    return false;
+  const float of = scale.value->size() == 1 && scale.rank() == 0 ? scale.value->data<float>()[0] : 0;
+  return of >= 1e-30F && of <= 1e30F;
+}
+
+// Finds integers, quantized by one scale, that rules made by a view or a Concat, and gives each a second form: DequantizeLinear, the view,
+// QuantizeLinear. Of a Concat each part is quantized so, if it is not quantized otherwise.
+class ViewsOfIntegers {
+ public:
+  explicit ViewsOfIntegers(OnnxEGraph& g) : g_(g), e_(g.egraph()) {}
+
+  std::vector<std::pair<Id, Id>> find() {
+    for (const Id id : e_.classes())
+      for (const NodeId n : e_.class_nodes(id))
+        if (const ENode node = e_.node(n); is_quantizer(g_.key(node.op), "DequantizeLinear") && keeps_integers(g_, node)) note(n);
+    for (const View& view : views_) add(view);
+    for (const Joined& joined : joined_) add(joined);
+    return std::move(found_);
+  }
+
+ private:
+  struct View {
+    NodeId dequantize, view;
+  };
+  struct Joined {
+    NodeId dequantize, quantize, concat;
+  };
+
+  // What moves the integers of a DequantizeLinear, and what they are the Concat of.
+  void note(NodeId dequantize) {
+    const ENode node = e_.node(dequantize);
+    const Id integers = e_.find(node.children[0]);
+    for (const NodeId user : e_.class_users(integers)) {
+      const ENode view = e_.node(user);
+      if (is_plain_view(g_.key(view.op)) && e_.find(view.children[0]) == integers) views_.push_back({dequantize, user});
+    }
+    const NodeId quantize = quantizer_in(integers, node.children[1], node.children[2]);
+    if (quantize == kNone) return;
+    for (const Id made : {integers, e_.find(e_.node(quantize).children[0])})
+      for (const NodeId n : e_.class_nodes(made))
+        if (is_of_standard(g_.key(e_.node(n).op), "Concat")) joined_.push_back({dequantize, quantize, n});
+  }
+
+  static bool is_plain_view(const OpKey& key) {
+    return key.role == UnitRole::kNone && has(Trait::kMovement, key) && !is_of_standard(key, "Concat");
+  }
+
+  // The QuantizeLinear of a class by these parameters.
+  NodeId quantizer_in(Id id, Id scale, Id zero) const {
+    for (const NodeId n : e_.class_nodes(e_.find(id))) {
+      const ENode node = e_.node(n);
+      if (is_quantizer(g_.key(node.op), "QuantizeLinear") && node.children.size() == 3 && e_.find(node.children[1]) == e_.find(scale) &&
+          e_.find(node.children[2]) == e_.find(zero))
+        return n;
+    }
+    return kNone;
+  }
+
+  void add(const View& v) {
+    const OpId op = e_.node(v.view).op;
+    const std::vector<Id> integers = children_of(v.dequantize);
+    std::vector<Id> of = children_of(v.view);
+    of[0] = e_.class_of(v.dequantize);
+    const int outputs = g_.key(op).outputs;
+    for (int i = 0; i < outputs; ++i) {
+      const Id made = outputs == 1 ? e_.class_of(v.view) : g_.project(e_.class_of(v.view), i);
+      NodeId quantizer = quantizer_in(made, integers[1], integers[2]);
+      if (quantizer == kNone) quantizer = quantizer_in(integers[0], integers[1], integers[2]);
+      if (quantizer == kNone) continue;
+      Id part = in_role(g_, UnitRole::kPart, op, of);
+      if (outputs != 1) part = g_.project(part, i);
+      found_.emplace_back(made, in_role(g_, UnitRole::kLast, e_.node(quantizer).op, std::array{part, integers[1], integers[2]}));
+    }
+  }
+
+  void add(const Joined& j) {
+    const OpId op = e_.node(j.concat).op, quantize = e_.node(j.quantize).op, dequantize = e_.node(j.dequantize).op;
+    const std::vector<Id> integers = children_of(j.dequantize);
+    std::vector<Id> of = children_of(j.concat);
+    for (Id& part : of) {
+      if (is_float_tensor(g_.facts(part))) {
+        if (g_.facts(part).constant || holds(part)) continue;
+        part = g_.add(g_.key(quantize), std::array{part, integers[1], integers[2]});
+      } else if (quantizer_in(part, integers[1], integers[2]) == kNone) {
+        return;
+      }
+      part = g_.add(g_.key(dequantize), std::array{part, integers[1], integers[2]});
+    }
+    const Id part = in_role(g_, UnitRole::kPart, op, of);
+    found_.emplace_back(integers[0], in_role(g_, UnitRole::kLast, quantize, std::array{part, integers[1], integers[2]}));
+  }
+
+  bool holds(Id dequantized) const {
+    return std::ranges::any_of(e_.class_nodes(e_.find(dequantized)),
+                               [&](NodeId n) { return is_quantizer(g_.key(e_.node(n).op), "DequantizeLinear"); });
+  }
+
+  std::vector<Id> children_of(NodeId n) const {
+    const ENode node = e_.node(n);
+    return {node.children.begin(), node.children.end()};
+  }
+
+  OnnxEGraph& g_;
+  EGraph& e_;
+  std::vector<View> views_;
+  std::vector<Joined> joined_;
+  std::vector<std::pair<Id, Id>> found_;
+};
+
 }  // namespace
 
 KeptQuantizers::KeptQuantizers(const OnnxEGraph& g, const Lowered& lowered) : g_(g), e_(g.egraph()) {
@@ -115,9 +241,43 @@ KeptQuantizers::KeptQuantizers(const OnnxEGraph& g, const Lowered& lowered) : g_
   note_what_weights_make();
   for (const Quantized& unit : quantized_of(g, lowered))
     if (unit.is_unit) {
-      in_units_.insert(e_.find(unit.op->outputs[unit.output]));
+      const Id id = e_.find(unit.op->outputs[unit.output]);
+      in_units_.insert(id);
+      if (!has(Trait::kMovement, g.key(unit.op->op))) computed_.insert(id);
       for (const Source* quantizer : unit.quantizers) of_units_.insert(e_.find(quantizer->outputs[0]));
     }
+  reach_other_forms();
+}
+
+// The heads of a value that has been taken apart, and the value in another shape or order.
+void KeptQuantizers::reach_other_forms() {
+  absl::flat_hash_set<Id> integers;
+  for (const auto& [id, node] : quantized_) integers.insert(id);
+  also_dequantized_ = dequantized_;
+  reach_other_forms(also_dequantized_, {});
+  reach_other_forms(in_units_, also_dequantized_);
+  reach_other_forms(of_units_, {});
+  reach_other_forms(integers, {});
+  for (const Id id : integers)
+    for (const NodeId n : e_.class_nodes(id))
+      if (is_quantizer(g_.key(e_.node(n).op), "QuantizeLinear")) quantized_.try_emplace(id, e_.node(n));
+}
+
+void KeptQuantizers::reach_other_forms(absl::flat_hash_set<Id>& values, const absl::flat_hash_set<Id>& others) const {
+  std::vector<Id> open(values.begin(), values.end());
+  const auto reach = [&](Id id) {
+    const Id known = e_.find(id);
+    if (!g_.facts(known).constant && !others.contains(known) && values.insert(known).second) open.push_back(known);
+  };
+  while (!open.empty()) {
+    const Id id = open.back();
+    open.pop_back();
+    if (const HeadsApart* heads = g_.notes<HeadNotes>().find(g_, id)) std::ranges::for_each(heads->parts, reach);
+    for (const NodeId n : e_.class_nodes(id))
+      if (const ENode node = e_.node(n); turns(g_.key(node.op))) reach(node.children[0]);
+    for (const NodeId user : e_.class_users(id))
+      if (const ENode node = e_.node(user); turns(g_.key(node.op)) && e_.find(node.children[0]) == id) reach(e_.class_of(user));
+  }
 }
 
 // Constants that are computed from quantized weights, a turned one for example.
@@ -175,20 +335,46 @@ bool KeptQuantizers::is_of_unit(Id id) const {
   });
 }
 
+// Of a Concat in front of a QuantizeLinear, the parts that are dequantized by other parameters: a compiler converts each.
+double KeptQuantizers::converted_parts(const ENode& quantize) const {
+  const auto is_by = [&](const ENode& other) {
+    return std::ranges::equal(
+        other.children | std::views::drop(1), quantize.children | std::views::drop(1), {}, [&](Id id) { return e_.find(id); },
+        [&](Id id) { return e_.find(id); });
+  };
+  const auto is_converted = [&](Id part) {
+    bool any = false;
+    for (const NodeId n : e_.class_nodes(e_.find(part)))
+      if (const ENode node = e_.node(n); is_quantizer(g_.key(node.op), "DequantizeLinear")) {
+        if (is_by(node)) return false;
+        any = true;
+      }
+    return any;
+  };
+  for (const NodeId n : e_.class_nodes(e_.find(quantize.children[0])))
+    if (const ENode node = e_.node(n); is_of_standard(g_.key(node.op), "Concat"))
+      return static_cast<double>(std::ranges::count_if(node.children, is_converted));
+  return 0;
+}
+
 Price KeptQuantizers::surcharge(const CostModel& cost, Id id, const ENode& node, bool original) const {
   const OpKey& key = g_.key(node.op);
-  if (key.role != UnitRole::kNone) return {};
+  const Price converts = is_quantizer(key, "QuantizeLinear") ? Price(0, cost.cost(g_, node, id) * converted_parts(node)) : Price();
+  if (key.role != UnitRole::kNone) return converts;
   const double moved = has(Trait::kMovement, key) ? kParted : kBroken;
   if (dequantized_.contains(id)) {
     if (is_quantizer(key, "DequantizeLinear")) return {};
     // A rule found that the quantizers behind an operator change nothing: they are the operator's all the same.
-    return {in_units_.contains(id) ? kBroken : moved, 0};
+    return {computed_.contains(id) ? kBroken : in_units_.contains(id) ? std::max(moved, kQuantizersOfView) : moved, 0};
   }
-  if (original) return {};
+  if (original) return converts;
+  if (also_dequantized_.contains(id)) return {is_quantizer(key, "DequantizeLinear") ? 0 : std::max(moved, kQuantizersOfView), 0};
   if (const auto it = quantized_.find(id); it != quantized_.end()) {
-    if (is_quantizer(key, "QuantizeLinear")) return {of_units_.contains(id) && !is_of_unit(node.children[0]) ? kBroken : 0, 0};
-    if (is_joined(node)) return {};
-    if (is_quantized_view(node)) return Price(1, cost.cost(g_, it->second, id)) * kQuantizersOfView;
+    if (is_quantizer(key, "QuantizeLinear"))
+      return converts + Price(of_units_.contains(id) && !is_of_unit(node.children[0]) ? kBroken : 0, 0);
+    const Price quantizer(1, cost.cost(g_, it->second, id));
+    if (is_joined(node)) return quantizer * (static_cast<double>(node.children.size()) + kMoreThanQuantizers);
+    if (is_quantized_view(node)) return quantizer * kQuantizersOfView;
     return {kBroken, 0};
   }
   return {in_units_.contains(id) && !reads_dequantized(node) ? moved : 0, 0};
@@ -198,11 +384,7 @@ Price KeptQuantizers::stored(Id id) const { return {of_weights_.contains(id) ? k
 
 void add_kept_units(OnnxEGraph& g, const Lowered& lowered) {
   EGraph& e = g.egraph();
-  const auto add_as = [&](UnitRole role, const Source& s, std::span<const Id> children) {
-    OpKey key = g.key(s.op);
-    key.role = role;
-    return g.add(key, children);
-  };
+  const auto add_as = [&](UnitRole role, const Source& s, std::span<const Id> children) { return in_role(g, role, s.op, children); };
   // An operator that the model holds in an opset without it stays as it came, and there alone.
   const std::int64_t opset = lowered.model->opset("");
   const auto is_in_opset = [&](const Source* s) {
@@ -214,7 +396,7 @@ void add_kept_units(OnnxEGraph& g, const Lowered& lowered) {
     const Id id = e.find(unit.op->outputs[unit.output]);
     return std::ranges::any_of(e.class_nodes(id), [&](NodeId n) { return is_quantizer(g.key(e.node(n).op), "DequantizeLinear"); });
   };
-  std::vector<std::pair<Id, Id>> equal;
+  std::vector<std::pair<Id, Id>> equal = ViewsOfIntegers(g).find();
   for (const Quantized& unit : quantized_of(g, lowered)) {
     if (!is_one_with_its_dequantizer(unit) || !is_in_opset(unit.op) || !std::ranges::all_of(unit.quantizers, is_in_opset)) continue;
     Id made = add_as(UnitRole::kPart, *unit.op, unit.op->children);

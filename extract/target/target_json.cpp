@@ -473,12 +473,13 @@ absl::StatusOr<Target> parse_target(const std::string& text, const std::string& 
 namespace {
 
 // Wishes by name. One head at a time, with one mask that all heads add: whole attention operators work on all heads, so they are wished
-// away with any number of heads, and so is whatever computes on several heads at once. Views only hand heads on.
+// away with any number of heads, and so is whatever computes on several heads at once. Views and quantizers only hand heads on.
 constexpr std::pair<std::string_view, std::string_view> kWishes[] = {{"single-heads", R"json([
   {"operators": ["Attention", "com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention",
                  "com.microsoft::PackedAttention", "com.microsoft::PackedMultiHeadAttention"],
    "max_heads": 0, "price": 1000, "because": "one head at a time"},
-  {"except": ["Flatten", "Identity", "Reshape", "Split", "Squeeze", "Transpose", "Unsqueeze"],
+  {"except": ["DequantizeLinear", "Flatten", "Identity", "QuantizeLinear", "Reshape", "Split", "Squeeze", "Transpose",
+              "Unsqueeze"],
    "max_heads": 1, "price": 1000, "because": "one head at a time"},
   {"operators": ["Where"], "dtypes": ["bool", "int32", "int64"], "price": 1000, "because": "masks are added to the scores"}
 ])json"}};

@@ -1,3 +1,8 @@
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
 #include "fmt/format.h"
 #include "onnx_bridge/convert/emit_parts.h"
 #include "onnx_bridge/model/subgraphs.h"
@@ -27,6 +32,57 @@ void ValueNames::claim_leaves(const SelectedNodes& nodes) {
   }
 }
 
+namespace {
+
+bool is_view(std::string_view op) { return op == "Transpose" || op == "Reshape" || op == "Squeeze" || op == "Unsqueeze"; }
+
+// Who reads a value, as operators and the first values that these give.
+template <typename Value>
+using Readers = absl::flat_hash_map<Value, std::vector<std::pair<std::string_view, Value>>>;
+
+// Whether a QuantizeLinear stands behind views of a value of which the first is a Transpose.
+template <typename Value>
+bool is_quantized_when_turned(const Readers<Value>& readers, const Value& value) {
+  std::vector<Value> open;
+  const auto reach = [&](const Value& of, auto&& goes_on) {
+    const auto it = readers.find(of);
+    if (it == readers.end()) return false;
+    for (const auto& [op, made] : it->second) {
+      if (op == "QuantizeLinear" && !(of == value)) return true;
+      if (goes_on(op)) open.push_back(made);
+    }
+    return false;
+  };
+  reach(value, [](std::string_view op) { return op == "Transpose"; });
+  while (!open.empty()) {
+    const Value next = open.back();
+    open.pop_back();
+    if (reach(next, is_view)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// ONNX Runtime (1.20 to 1.32) moves a QuantizeLinear in front of Transposes even where what these turn is an output, which is then
+// quantized. Such an output stays a copy of the value, unless the model itself has it so.
+std::vector<bool> ValueNames::copied_outputs(const SelectedNodes& nodes) const {
+  Readers<Id> readers;
+  Readers<std::string> readers_in_model;
+  const auto concerns = [](std::string_view op) { return op == "QuantizeLinear" || is_view(op); };
+  for (const EmitUnit& unit : nodes.units)
+    if (const OpKey& key = task_.g.key(task_.e().node(unit.node).op); key.domain.empty() && concerns(key.op_type) && !unit.children.empty())
+      readers[task_.e().find(unit.children[0])].emplace_back(key.op_type, task_.e().find(unit.id));
+  for (const Node& node : task_.model().graph.nodes)
+    if (node.domain.empty() && concerns(node.op_type) && !node.inputs.empty() && !node.outputs.empty())
+      readers_in_model[node.inputs[0]].emplace_back(node.op_type, node.outputs[0]);
+  std::vector<bool> out;
+  for (std::size_t i = 0; i < task_.lowered.roots.size(); ++i)
+    out.push_back(is_quantized_when_turned(readers, task_.e().find(task_.lowered.roots[i])) &&
+                  !is_quantized_when_turned(readers_in_model, task_.model().graph.outputs[i].name));
+  return out;
+}
+
 ValueNames::ValueNames(const EmitTask& task, const SelectedNodes& nodes) : task_(task) {
   collect_names(task_.model().graph, used_);
   std::map<Id, std::vector<std::string>> names_of;
@@ -35,8 +91,9 @@ ValueNames::ValueNames(const EmitTask& task, const SelectedNodes& nodes) : task_
     all.insert(all.end(), names.begin(), names.end());
   }
   claim_leaves(nodes);
+  const std::vector<bool> copied = copied_outputs(nodes);
   for (std::size_t i = 0; i < task_.lowered.roots.size(); ++i)
-    claim(task_.e().find(task_.lowered.roots[i]), task_.model().graph.outputs[i].name);
+    if (!copied[i]) claim(task_.e().find(task_.lowered.roots[i]), task_.model().graph.outputs[i].name);
   for (const ValueInfo& o : task_.model().graph.outputs) claimed_.insert(o.name);
   for (const EmitUnit& unit : nodes.units)
     if (unit.source)

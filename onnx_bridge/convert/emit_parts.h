@@ -110,6 +110,7 @@ class ValueNames {
   bool reserve(const std::string& name);
   void claim(Id id, const std::string& name);
   void claim_leaves(const SelectedNodes& nodes);
+  std::vector<bool> copied_outputs(const SelectedNodes& nodes) const;
   std::string label(const SelectedNodes& nodes, Id id) const;
 
   const EmitTask& task_;
