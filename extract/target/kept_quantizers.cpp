@@ -239,6 +239,7 @@ KeptQuantizers::KeptQuantizers(const OnnxEGraph& g, const Lowered& lowered) : g_
       if (is_quantizer(g.key(e_.node(n).op), "QuantizeLinear")) quantized_.insert_or_assign(id, e_.node(n));
   }
   note_what_weights_make();
+  for (const Id root : lowered.roots) outputs_.insert(e_.find(root));
   for (const Quantized& unit : quantized_of(g, lowered))
     if (unit.is_unit) {
       const Id id = e_.find(unit.op->outputs[unit.output]);
@@ -365,7 +366,8 @@ Price KeptQuantizers::surcharge(const CostModel& cost, Id id, const ENode& node,
   if (dequantized_.contains(id)) {
     if (is_quantizer(key, "DequantizeLinear")) return {};
     // A rule found that the quantizers behind an operator change nothing: they are the operator's all the same.
-    return {computed_.contains(id) ? kBroken : in_units_.contains(id) ? std::max(moved, kQuantizersOfView) : moved, 0};
+    if (!in_units_.contains(id)) return {moved, 0};
+    return {outputs_.contains(id) && !computed_.contains(id) ? std::max(moved, kQuantizersOfView) : kBroken, 0};
   }
   if (original) return converts;
   if (also_dequantized_.contains(id)) return {is_quantizer(key, "DequantizeLinear") ? 0 : std::max(moved, kQuantizersOfView), 0};

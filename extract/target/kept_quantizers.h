@@ -39,6 +39,7 @@ class KeptQuantizers {
   absl::flat_hash_map<Id, ENode> quantized_;  // values of the model's QuantizeLinear, and these
   absl::flat_hash_set<Id> in_units_;          // values that the model computes between quantizers
   absl::flat_hash_set<Id> computed_;          // of these what is more than a view
+  absl::flat_hash_set<Id> outputs_;           // of the model
   absl::flat_hash_set<Id> of_units_;          // of `quantized_` those of such values
   absl::flat_hash_set<Id> of_weights_;        // floats that quantized weights alone make
 };
