@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/convert/emit_parts.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 
@@ -34,8 +35,6 @@ void ValueNames::claim_leaves(const SelectedNodes& nodes) {
 
 namespace {
 
-bool is_view(std::string_view op) { return op == "Transpose" || op == "Reshape" || op == "Squeeze" || op == "Unsqueeze"; }
-
 // Who reads a value, as operators and the first values that these give.
 template <typename Value>
 using Readers = absl::flat_hash_map<Value, std::vector<std::pair<std::string_view, Value>>>;
@@ -57,7 +56,7 @@ bool is_quantized_when_turned(const Readers<Value>& readers, const Value& value)
   while (!open.empty()) {
     const Value next = open.back();
     open.pop_back();
-    if (reach(next, is_view)) return true;
+    if (reach(next, [](std::string_view op) { return has(Trait::kMovement, op); })) return true;
   }
   return false;
 }
@@ -69,7 +68,7 @@ bool is_quantized_when_turned(const Readers<Value>& readers, const Value& value)
 std::vector<bool> ValueNames::copied_outputs(const SelectedNodes& nodes) const {
   Readers<Id> readers;
   Readers<std::string> readers_in_model;
-  const auto concerns = [](std::string_view op) { return op == "QuantizeLinear" || is_view(op); };
+  const auto concerns = [](std::string_view op) { return op == "QuantizeLinear" || has(Trait::kMovement, op); };
   for (const EmitUnit& unit : nodes.units)
     if (const OpKey& key = task_.g.key(task_.e().node(unit.node).op); key.domain.empty() && concerns(key.op_type) && !unit.children.empty())
       readers[task_.e().find(unit.children[0])].emplace_back(key.op_type, task_.e().find(unit.id));
