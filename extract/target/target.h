@@ -120,6 +120,8 @@ DType data_dtype(const OpSite& site);
 // Where an e-node of class `id` stands.
 OpSite site_of(const OnnxEGraph& egraph, const ENode& node, Id id);
 
+struct LoadFusion;  // load_pattern.h
+
 struct Target {
   std::string name, description;
   std::vector<std::string> sources;                           // where what is said of it was found
@@ -140,6 +142,7 @@ struct Target {
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
   bool fuses_at_load = false;     // its models are run by ONNX Runtime's CPU kernels, after the fusions of load_pattern.h
+  std::shared_ptr<const std::vector<LoadFusion>> fusions;  // of a runtime of its own, in place of ONNX Runtime's
   bool images_in_blocks = false;  // it runs convolutions of images in blocks of channels (extract/price/blocks.h), those along one axis not
   std::vector<JoinedAtLoad> joins;
   WeightsQuantizedAtLoad quantizes_weights;
