@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from conftest import make_model, run, run_ok, said, tensor, value
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAMES = ["coreml", "npu-4d", "onnx", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp-generic", "qnn-htp", "trt-dla"]
+NAMES = ["coreml", "npu-4d", "onnx", "openvino", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp-generic", "qnn-htp", "trt-dla"]
 
 
 def test_list_and_show():
@@ -267,7 +267,7 @@ def test_a_target_extends_another(tmp_path):
 
 
 def test_every_limit_of_the_copied_files_says_where_it_is_from():
-    for name in ("qnn-htp", "qnn-htp-generic", "trt-dla", "coreml"):
+    for name in ("qnn-htp", "qnn-htp-generic", "trt-dla", "coreml", "openvino"):
         shown = json.loads(run_ok("targets", "show", name).stdout)
         assert shown["sources"] and all(limit.get("because") for limit in shown["limits"]), name
 
