@@ -78,7 +78,8 @@ absl::StatusOr<std::vector<LoadFusion>> parse_load_fusions(std::string_view list
 const std::vector<LoadFusion>& known_load_fusions();
 // Whether a choice of e-nodes can hold it: those have one value each, no order of inputs, and are made into one.
 bool is_of_choices(const LoadFusion& fusion);
-// The target's own; else of ONNX Runtime's those that the release makes to which a target is held; of the newest one where it is held to none.
+// The target's own; else of ONNX Runtime's those that the release makes to which a target is held; of the newest one where it is held to
+// none.
 std::vector<const LoadFusion*> load_fusions_of(const Target& target);
 
 }  // namespace saturate

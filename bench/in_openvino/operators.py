@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What OpenVINO has of the operators of ONNX and computes right: each in models of one operator.
 
-    python bench/openvino_operators.py [--json OUT.json] [--only REGEX] [--check extract/targets/openvino.json]
+    python bench/in_openvino/operators.py [--json OUT.json] [--only REGEX] [--check extract/targets/openvino.json]
 
 Needs openvino, onnx, onnxruntime and numpy. The models are the standard's own tests of operators (onnx.backend.test; those of function bodies are left out), and
 those of com.microsoft that the grid of bench/ort_grid.py has, for which ONNX Runtime is the judge. Each runs in a process that may die. Printed for each operator:
@@ -43,7 +43,7 @@ def grid_cases():
     import numpy as np
     import onnx
 
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     import gather_ort
     import ort_grid
 

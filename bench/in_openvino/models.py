@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Models in OpenVINO: the original and what `optimize --target openvino` writes, compared and timed in turns.
 
-    python bench/openvino_models.py DIR --binary build/release/tools/saturate [NAME ...] [--options "--target openvino"] [--precision f32] [--rounds 31] [--runs 2]
+    python bench/in_openvino/models.py DIR --binary build/release/tools/saturate [NAME ...] [--options "--target openvino"] [--precision f32] [--rounds 31] [--runs 2]
         [--json OUT.json] [--budget S] [--work FOLDER]
-    python bench/openvino_models.py DIR --binary ... --exports    # what bench/export_models.py wrote into DIR, instead of bench/trained.py's
+    python bench/in_openvino/models.py DIR --binary ... --exports    # what bench/export_models.py wrote into DIR, instead of bench/trained.py's
 
 Needs openvino, onnx, onnxruntime and numpy. Both run in one process with one thread, in turns and in another order each round, by processor time; that is done
 `--runs` times, each in a process of its own. Printed: the median of (result / original) of the same round with its 95 % interval, nodes of the graphs that
@@ -22,7 +22,8 @@ import sys
 import tempfile
 import time
 
-import trained
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import trained  # noqa: E402
 
 TOLERANCE = 1e-3  # of the scale of an output
 
