@@ -273,9 +273,10 @@ class ProblemBuilder {
     }
     const auto [it, is_new] = asked_->cost_when_fused.try_emplace(n);
     if (is_new) it->second = cost_.cost(g_, node, id);
-    // Where operators are counted, those of the file count, too.
-    const double loses =
-        cost_.unit() == "operators" ? std::max(kLosesToFused, kShareOfFile * static_cast<double>(spelling.nodes.size())) : kLosesToFused;
+    // Where operators are counted, those of the file count, too, unless the target tells its own fusions: then time is meant.
+    const double loses = cost_.unit() == "operators" && !(target_ && target_->fusions)
+                             ? std::max(kLosesToFused, kShareOfFile * static_cast<double>(spelling.nodes.size()))
+                             : kLosesToFused;
     price.cost = it->second * loses * wish + (original ? 0 : kPreferOriginal);
     return price;
   }

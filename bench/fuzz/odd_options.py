@@ -3,7 +3,7 @@ import numpy as np
 
 from . import optimize
 
-TARGETS = ("ort-cpu@1.31", "ort-cpu@1.31", "onnx", "onnx", "ort-cpu@1.20", "ort-cpu@1.24", "ort-cuda", "ort-web", "coreml", "npu-4d", "qnn-htp", "qnn-htp-generic", "trt-dla")
+TARGETS = ("ort-cpu@1.31", "ort-cpu@1.31", "onnx", "onnx", "ort-cpu@1.20", "ort-cpu@1.24", "ort-cuda", "ort-web", "coreml", "openvino", "npu-4d", "qnn-htp", "qnn-htp-generic", "trt-dla")
 OPSETS = tuple(range(11, 24))
 COSTS = ("nodes", "flops", "bytes", "roofline", "measured")
 EXTRACTORS = ("bottom-up", "greedy-dag", "search", "heuristic", "local", "ilp", "portfolio")

@@ -144,40 +144,48 @@ bool is_of_choices(const LoadFusion& fusion) {
 
 absl::StatusOr<LoadPattern> parse_load_pattern(std::string_view text) { return Parser(text).whole(); }
 
+absl::StatusOr<std::vector<LoadFusion>> parse_load_fusions(std::string_view list) {
+  using Names = std::vector<std::string>;
+  const auto all = read_json(std::string(list));
+  if (!all.ok()) return all.status();
+  std::vector<LoadFusion> out;
+  for (const auto& f : *all) {
+    LoadFusion& fusion = out.emplace_back();
+    fusion.text = f.at("pattern"), fusion.becomes_text = f.at("becomes"), fusion.json = f.dump();
+    absl::StatusOr<LoadPattern> pattern = parse_load_pattern(fusion.text), becomes = parse_load_pattern(fusion.becomes_text);
+    if (!pattern.ok()) return pattern.status();
+    if (!becomes.ok()) return becomes.status();
+    fusion.pattern = *std::move(pattern), fusion.becomes = *std::move(becomes);
+    fusion.ranks = f.value("ranks", std::map<std::string, std::vector<int>>());
+    fusion.last_axis = f.value("last_axis", std::map<std::string, std::string>());
+    fusion.one_element = f.value("one_element", Names());
+    fusion.all_sizes_known = f.value("all_sizes_known", Names());
+    fusion.swaps_last_two = f.value("swaps_last_two", Names());
+    fusion.same_shape = f.value("same_shape", Names());
+    fusion.same_type = f.value("same_type", std::map<std::string, std::string>());
+    fusion.same_rank = f.value("same_rank", std::map<std::string, std::string>());
+    fusion.per_filter = f.value("per_filter", std::map<std::string, std::string>());
+    fusion.may_stay = f.value("may_stay", Names());
+    fusion.basic = f.value("basic", false);
+    fusion.in_order = f.value("in_order", false);
+    if (fusion.in_order) keep_order(fusion.pattern);
+    fusion.at_least = f.value("at_least", std::map<std::string, double>());
+    fusion.beside = f.value("beside", std::map<std::string, int>());
+    fusion.since = f.value("since", std::string()), fusion.before = f.value("before", std::string());
+  }
+  return out;
+}
+
 const std::vector<LoadFusion>& known_load_fusions() {
-  static const std::vector<LoadFusion> known = [] {
-    using Names = std::vector<std::string>;
-    std::vector<LoadFusion> out;
-    const auto file = *read_json(std::string(kFusions));
-    for (const auto& f : file.at("fusions")) {
-      LoadFusion& fusion = out.emplace_back();
-      fusion.text = f.at("pattern"), fusion.becomes_text = f.at("becomes");
-      fusion.pattern = *parse_load_pattern(fusion.text), fusion.becomes = *parse_load_pattern(fusion.becomes_text);
-      fusion.ranks = f.value("ranks", std::map<std::string, std::vector<int>>());
-      fusion.last_axis = f.value("last_axis", std::map<std::string, std::string>());
-      fusion.one_element = f.value("one_element", Names());
-      fusion.all_sizes_known = f.value("all_sizes_known", Names());
-      fusion.swaps_last_two = f.value("swaps_last_two", Names());
-      fusion.same_shape = f.value("same_shape", Names());
-      fusion.same_type = f.value("same_type", std::map<std::string, std::string>());
-      fusion.same_rank = f.value("same_rank", std::map<std::string, std::string>());
-      fusion.per_filter = f.value("per_filter", std::map<std::string, std::string>());
-      fusion.may_stay = f.value("may_stay", Names());
-      fusion.basic = f.value("basic", false);
-      fusion.in_order = f.value("in_order", false);
-      if (fusion.in_order) keep_order(fusion.pattern);
-      fusion.at_least = f.value("at_least", std::map<std::string, double>());
-      fusion.beside = f.value("beside", std::map<std::string, int>());
-      fusion.since = f.value("since", std::string()), fusion.before = f.value("before", std::string());
-    }
-    return out;
-  }();
+  static const std::vector<LoadFusion> known = *parse_load_fusions(read_json(std::string(kFusions))->at("fusions").dump());
   return known;
 }
 
 std::vector<const LoadFusion*> load_fusions_of(const Target& target) {
   std::vector<const LoadFusion*> out;
-  if (!target.fuses_at_load) return out;
+  if (target.fusions)
+    for (const LoadFusion& fusion : *target.fusions) out.push_back(&fusion);
+  if (!target.fuses_at_load || target.fusions) return out;
   const auto is_made = [&](const LoadFusion& f) {
     if (!target.release) return f.before.empty();
     const std::string& version = target.release->version;

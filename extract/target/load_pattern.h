@@ -49,6 +49,7 @@ absl::StatusOr<LoadPattern> parse_load_pattern(std::string_view text);
 // Spellings that the runtime fuses. Values between the operators are read by them alone, and are no outputs of the graph.
 struct LoadFusion {
   std::string text, becomes_text;                                         // as they were given
+  std::string json;                                                       // all of it
   LoadPattern pattern, becomes;                                           // `becomes`: an operator of values, or one of these
   std::map<std::string, std::vector<int>> ranks;                          // by value: what its rank may be
   std::map<std::string, std::string> last_axis;                           // by value: it is the last axis of this one
@@ -71,11 +72,14 @@ OpKey fused_key(const LoadPattern& becomes, const std::vector<Attribute>* others
 // Whether the runtime leaves it to each run though all that it reads is constant: weights stay quantized.
 inline bool stays_quantized(const OpKey& key) { return key.op_type == "DequantizeLinear" || key.op_type == "QuantizeLinear"; }
 
+// A list of them, as files have it; what is wrong with one is an exception of JSON, or a status for its patterns.
+absl::StatusOr<std::vector<LoadFusion>> parse_load_fusions(std::string_view list);
 // Those of ONNX Runtime's CPU provider at ENABLE_EXTENDED, in the order in which it makes them.
 const std::vector<LoadFusion>& known_load_fusions();
 // Whether a choice of e-nodes can hold it: those have one value each, no order of inputs, and are made into one.
 bool is_of_choices(const LoadFusion& fusion);
-// Of these, those that the release makes to which a target is held; of the newest one where it is held to none.
+// The target's own; else of ONNX Runtime's those that the release makes to which a target is held; of the newest one where it is held to
+// none.
 std::vector<const LoadFusion*> load_fusions_of(const Target& target);
 
 }  // namespace saturate

@@ -410,16 +410,15 @@ absl::Status find_cost_model(Target& target, const std::string& path) {
 
 // What others call what we have, and runtimes that have no target of their own.
 std::string other_target(const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kOtherNames{{{"cpu", "ort-cpu"},
-                                                                                       {"cuda", "ort-cuda"},
-                                                                                       {"gpu", "ort-cuda"},
-                                                                                       {"web", "ort-web"},
-                                                                                       {"wasm", "ort-web"},
-                                                                                       {"webgpu", "ort-web"},
-                                                                                       {"npu", "npu-4d"},
-                                                                                       {"tensorrt", "onnx"},
-                                                                                       {"openvino", "onnx"},
-                                                                                       {"qnn", "qnn-htp"}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOtherNames{{{"cpu", "ort-cpu"},
+                                                                                      {"cuda", "ort-cuda"},
+                                                                                      {"gpu", "ort-cuda"},
+                                                                                      {"web", "ort-web"},
+                                                                                      {"wasm", "ort-web"},
+                                                                                      {"webgpu", "ort-web"},
+                                                                                      {"npu", "npu-4d"},
+                                                                                      {"tensorrt", "onnx"},
+                                                                                      {"qnn", "qnn-htp"}}};
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const auto built_in = builtin_targets();

@@ -120,6 +120,8 @@ DType data_dtype(const OpSite& site);
 // Where an e-node of class `id` stands.
 OpSite site_of(const OnnxEGraph& egraph, const ENode& node, Id id);
 
+struct LoadFusion;  // load_pattern.h
+
 struct Target {
   std::string name, description;
   std::vector<std::string> sources;                           // where what is said of it was found
@@ -138,6 +140,7 @@ struct Target {
   std::set<std::string> border;                             // operators that no limits concern at the border of a graph (border.h)
   std::map<std::string, std::map<int, Ranks>> index_ranks;  // "Op" -> inputs that hold indices, whose ranks these are in place of `limits`
   std::vector<LoadTimeFusion> load_time_fusions;
+  std::shared_ptr<const std::vector<LoadFusion>> fusions;  // of a runtime of its own, in place of ONNX Runtime's
   std::vector<NodeUnit> node_units;
   bool fuses_at_load = false;     // its models are run by ONNX Runtime's CPU kernels, after the fusions of load_pattern.h
   bool images_in_blocks = false;  // it runs convolutions of images in blocks of channels (extract/price/blocks.h), those along one axis not

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "egraph/read_json.h"
+#include "extract/target/load_pattern.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
@@ -292,6 +293,13 @@ constexpr std::pair<std::string_view, PlainValue> kPlainKeys[] = {
     {"images_in_blocks", &Target::images_in_blocks},
 };
 
+absl::Status read_fusions(const json& value, Target& t) {
+  absl::StatusOr<std::vector<LoadFusion>> all = parse_load_fusions(value.dump());
+  if (!all.ok()) return bad(std::string(all.status().message()));
+  t.fusions = std::make_shared<const std::vector<LoadFusion>>(*std::move(all));
+  return absl::OkStatus();
+}
+
 absl::Status read_key(const std::string& key, const json& value, Target& t) {
   if (const PlainValue* plain = member_of(kPlainKeys, key))
     return std::visit([&](auto member) { return read_value(value, t.*member); }, *plain);
@@ -326,12 +334,14 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
       return bad(fmt::format("keeps_quantizers is '{}'; it is always or unless_approximate", t.keeps_quantizers));
   } else if (key == "runtime")
     return read_runtime(value, t);
+  else if (key == "fusions")
+    return read_fusions(value, t);
   else if (key == "quantizes_weights")
     t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
   else
     return bad(
         "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, keep_functions, standard, "
-        "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, fuses_at_load, "
+        "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, fuses_at_load, fusions, "
         "images_in_blocks, keeps_quantizers, node_units, joins, quantizes_weights, runtime, assumes");
   return absl::OkStatus();
 }
@@ -569,6 +579,8 @@ std::string target_text(const Target& t) {
   out["node_units"] = ordered_json::array();
   for (const NodeUnit& u : t.node_units) out["node_units"].push_back(unit_json(u));
   if (t.fuses_at_load) out["fuses_at_load"] = true;
+  if (t.fusions)
+    for (const LoadFusion& f : *t.fusions) out["fusions"].push_back(*read_json<ordered_json>(f.json));
   if (t.images_in_blocks) out["images_in_blocks"] = true;
   out["joins"] = ordered_json::array();
   for (const JoinedAtLoad& j : t.joins)

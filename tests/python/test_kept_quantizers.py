@@ -12,7 +12,7 @@ from conftest import ROOT, make_model, onnxruntime_outputs, run, run_ok, tensor,
 sys.path.insert(0, str(ROOT / "bench"))
 from whole_units import count, lost  # noqa: E402
 
-KEEPERS = ["onnx", "ort-cuda", "ort-web", "qnn-htp", "coreml", "npu-4d", "trt-dla"]
+KEEPERS = ["onnx", "openvino", "ort-cuda", "ort-web", "qnn-htp", "coreml", "npu-4d", "trt-dla"]
 LOOSE = ["onnx", "ort-cuda", "ort-web"]
 
 

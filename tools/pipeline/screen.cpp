@@ -74,8 +74,11 @@ std::string needs(const OptimizeReport& r) {
   std::string versions = imports ? change("opset", r.before.opset, r.after.opset) + ", " : "";
   versions += change("IR", r.before.ir_version, r.after.ir_version);
   if (r.before.opset < r.after.opset) versions += fmt::format("; --keep-opset stays at {}", r.before.opset);
-  if (r.needs.release.empty()) return fmt::format("a newer {} than is known ({})", r.needs.runtime, versions);
-  std::string out = fmt::format("{} {} or newer ({})", r.needs.runtime, r.needs.release, versions);
+  // Others may load operators of com.microsoft and compute something else.
+  const auto is_its_own = [](const auto& op) { return op.first.starts_with("com.microsoft"); };
+  const std::string_view only = std::ranges::any_of(r.after.operators, is_its_own) ? "; for ONNX Runtime only" : "";
+  if (r.needs.release.empty()) return fmt::format("a newer {} than is known ({}){}", r.needs.runtime, versions, only);
+  std::string out = fmt::format("{} {} or newer ({}){}", r.needs.runtime, r.needs.release, versions, only);
   if (r.newer && r.newer->cost < r.cost_after)
     out += fmt::format("; {} {} would save {:.0f} % more (predicted; --target {}@{})", r.needs.runtime, r.newer->release,
                        std::max(1.0, 100 * (r.cost_after - r.newer->cost) / r.cost_after), r.target.substr(0, r.target.rfind('@')),
