@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
 #include "rules/check/check.h"
+#include "rules/check/check_respelled.h"
 #include "rules/evaluate/functions.h"
 #include "tools/cli/cli.h"
 #include "tools/io/table.h"
@@ -147,6 +148,34 @@ int check(const RulesArgs& args, const RuleSet& rules) {
               "the lines above tell what differs");
 }
 
+// The examples of all rules as mirror images write them.
+int check_respelled(const RulesArgs& args, const RuleSet& rules) {
+  const std::unique_ptr<Evaluator> evaluator = make_evaluator({.reference = true});
+  const absl::StatusOr<Respeller> respeller = Respeller::make(embedded_respellings(), rules, *evaluator);
+  if (!respeller.ok()) return fail(kExitFile, "", std::string(respeller.status().message()), "");
+  std::size_t all = 0, fired = 0, examples = 0, silent = 0;
+  json out = json::array();
+  const auto add = [&](const RespelledRule& checked) {
+    examples += static_cast<std::size_t>(checked.examples);
+    silent += checked.silent.size();
+    all += checked.respellings.size();
+    fired += static_cast<std::size_t>(checked.fired());
+    json respellings = json::array();
+    for (const Respelling& r : checked.respellings) {
+      respellings.push_back({{"law", r.law}, {"place", r.place}, {"fires", r.fires}, {"graph", r.graph}});
+      if (!args.common.json && !r.fires) print_text(fmt::format("{}{} does not fire by {}: {}\n", r.place, checked.rule, r.law, r.graph));
+    }
+    out.push_back({{"rule", checked.rule}, {"examples", checked.examples}, {"silent", checked.silent}, {"respellings", respellings}});
+  };
+  for (const Rule& rule : rules.rules()) add(respeller->check(rule));
+  for (const NativeRule& rule : rules.native_rules()) add(respeller->check(rule));
+  if (args.common.json)
+    print_json(out);
+  else
+    std::printf("%zu of %zu respelled examples fire; %zu examples, and %zu of which nothing can be told\n", fired, all, examples, silent);
+  return kExitOk;
+}
+
 // One file for each instance: NAME.K.onnx, or NAME.K.not.onnx where a guard is false.
 int examples(const RulesArgs& args, const RuleSet& rules) {
   std::error_code failed;
@@ -203,7 +232,7 @@ int rules_command(const RulesArgs& args) {
   if (args.action == "list") return list(args, *rules);
   if (args.action == "show") return show(args, *rules);
   if (args.action == "examples") return examples(args, *rules);
-  return check(args, *rules);
+  return args.respelled ? check_respelled(args, *rules) : check(args, *rules);
 }
 
 }  // namespace saturate

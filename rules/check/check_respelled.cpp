@@ -1,0 +1,246 @@
+#include "rules/check/check_respelled.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "rules/check/check_graph.h"
+#include "rules/language/parse_lexer.h"
+
+namespace saturate {
+namespace {
+
+using Unions = std::vector<std::pair<Id, Id>>;
+
+// What a rule is, in text or in C++.
+struct Tested {
+  const Rule* graph;  // its left side, or a graph that a native rule has for an example
+  std::string name;
+  Effect effect;
+  const std::vector<std::string>* assumes;
+  std::function<std::vector<Rewrite>(OnnxEGraph&)> make;
+};
+
+// A rule that a user of this one has at work: those that always are, and those under the same conditions.
+bool is_at_work(const RuleHead& other, const Rule& rule, Effect effect, std::span<const std::string> assumes) {
+  const auto assumed = [&](std::string_view name) {
+    return AssumptionChoice{}.allows(name) || std::find(assumes.begin(), assumes.end(), name) != assumes.end();
+  };
+  return other.effect <= std::max(effect, Effect::kReassociates) && std::all_of(other.assumes.begin(), other.assumes.end(), assumed) &&
+         (!other.if_unsupported || rule.if_unsupported) && (!other.if_any_unsupported || rule.if_any_unsupported) &&
+         (!other.if_refused || rule.if_refused);
+}
+
+// Copies what e-classes are made of into another e-graph. Each class has one e-node, but for those that are told to be another one.
+class Copy {
+ public:
+  Copy(const OnnxEGraph& from, OnnxEGraph& to, const Instance& instance, const LeftSide& left) : from_(from), to_(to) {
+    for (const auto& [name, tensor] : instance.tensors) inputs_.emplace(from.egraph().find(left.id(name)), std::pair(&name, &tensor));
+  }
+  void replace(Id by, Id with) { instead_[from_.egraph().find(by)] = with; }
+
+  Id of(Id id) {
+    const Id root = from_.egraph().find(id);
+    if (const auto it = copies_.find(root); it != copies_.end()) return it->second;
+    if (const auto it = instead_.find(root); it != instead_.end()) {
+      const Id with = it->second;
+      instead_.erase(it);  // what is in its place may be made of it
+      const Id copy = of(with);
+      instead_.emplace(root, with);
+      return copies_[root] = copy;
+    }
+    const Id copy = of(from_.egraph().node(from_.egraph().class_nodes(root)[0]), root);
+    copies_.emplace(root, copy);
+    return copy;
+  }
+
+ private:
+  Id of(const ENode& node, Id root) {
+    const OpKey key = from_.key(node.op);
+    if (key.op_type == kConstantOp) return to_.constant(from_.constant_tensor(node.op));
+    if (key.op_type == kAbsentOp) return to_.absent();
+    if (const auto it = inputs_.find(root); it != inputs_.end() && key.op_type == kInputOp) return to_.input(*it->second.first, facts_of(*it->second.second));
+    const std::vector<Id> children(node.children.begin(), node.children.end());
+    std::vector<Id> copied;
+    for (const Id child : children) copied.push_back(of(child));
+    if (key.op_type == kProjOp) return to_.project(copied[0], static_cast<int>(find_attribute(key.attributes, "index")->i()));
+    return to_.add(key, copied);
+  }
+
+  Facts facts_of(const Tensor& tensor) {
+    Facts f;
+    f.kind = Facts::Kind::kTensor;
+    f.dtype = tensor.dtype();
+    f.shape.emplace();
+    for (const std::int64_t d : tensor.dims()) f.shape->push_back(to_.dims().constant(d));
+    return f;
+  }
+
+  const OnnxEGraph& from_;
+  OnnxEGraph& to_;
+  std::map<Id, std::pair<const std::string*, const Tensor*>> inputs_;
+  std::map<Id, Id> instead_, copies_;
+};
+
+// An example as e-nodes, what the rule makes of it, and what the laws make of its nodes; nothing is united.
+class Example {
+ public:
+  Example(const Tested& tested, const Instance& instance, const Evaluator& evaluator)
+      : tested_(tested), instance_(instance), g_(evaluator), left_(*tested.graph, instance, g_) {}
+
+  // Whether the rule applies, with these inputs as what is no constant.
+  bool build(const std::set<std::string>& variable, const RuleSet& rules) {
+    rules.define_operators(g_);
+    return left_.build(variable).empty();
+  }
+
+  bool apply(const std::vector<Rule>& laws) {
+    std::vector<std::tuple<const Rule*, Rewrite, OwnedMatch>> places;
+    for (const Rule& law : laws)
+      for (Rewrite& rewrite : compile_rule(law, g_))
+        for (OwnedMatch& m : search(g_.egraph(), rewrite.left, 100))
+          if (rewrite.applier->holds(g_.egraph(), match(m))) places.emplace_back(&law, rewrite, std::move(m));
+    for (const Rewrite& rewrite : tested_.make(g_))
+      for (const OwnedMatch& m : search(g_.egraph(), rewrite.left, 100))
+        if (made_.empty() && rewrite.applier->holds(g_.egraph(), match(m))) made_ = unions_of(rewrite, m);
+    for (const auto& [law, rewrite, m] : places)
+      if (Unions unions = unions_of(rewrite, m); !unions.empty()) respelled_.emplace_back(law, std::move(unions));
+    return !made_.empty();
+  }
+
+  const std::vector<std::pair<const Rule*, Unions>>& respelled() const { return respelled_; }
+
+  // Whether all rules bring what the rule makes of the example into the classes of the example, which is written otherwise.
+  bool fires(const Unions& otherwise, const RuleSet& rules, const Evaluator& evaluator, std::string* shown) const {
+    OnnxEGraph g(evaluator);
+    Copy respelled(g_, g, instance_, left_), plain(g_, g, instance_, left_);
+    for (const auto& [by, with] : otherwise) respelled.replace(by, with);
+    rules.define_operators(g);
+    std::vector<Id> before, after;
+    for (const auto& [from, to] : made_) before.push_back(respelled.of(from));
+    for (const std::string& output : tested_.graph->outputs) LeftSide::add_reader(g, respelled.of(left_.id(output)));
+    if (shown)
+      for (const Id id : before) *shown += text(g, id, 0) + " ";
+    g.egraph().rebuild();
+    run(g, rules, true);
+    for (const auto& [from, to] : made_) after.push_back(plain.of(to));
+    g.egraph().rebuild();
+    const auto met = [&] {
+      for (std::size_t i = 0; i < before.size(); ++i)
+        if (g.egraph().find(before[i]) != g.egraph().find(after[i])) return false;
+      return true;
+    };
+    if (met()) return true;
+    // What the rule makes may be brought to another form, as all else is; but not by the rule itself.
+    run(g, rules, false);
+    return met();
+  }
+
+ private:
+  static Match match(const OwnedMatch& m) { return {m.classes, m.matched, m.ops}; }
+
+  Unions unions_of(const Rewrite& rewrite, const OwnedMatch& m) {
+    Unions unions, out;
+    rewrite.applier->apply(g_.egraph(), match(m), unions);
+    for (const auto& [a, b] : unions)
+      if (g_.egraph().find(a) != g_.egraph().find(b)) out.emplace_back(a, b);
+    return out;
+  }
+
+  void run(OnnxEGraph& g, const RuleSet& rules, bool with_rule) const {
+    std::vector<Rewrite> rewrites = rules.compile_when_wanted(
+        g, [&](const RuleHead& r) { return is_at_work(r, *tested_.graph, tested_.effect, *tested_.assumes); });
+    const auto is_own = [&](const Rewrite& r) { return law_of(rule_of_rewrite(r.name)) == law_of(tested_.name); };
+    if (!with_rule) std::erase_if(rewrites, is_own);
+    if (with_rule && std::none_of(rewrites.begin(), rewrites.end(), is_own))
+      for (Rewrite& r : tested_.make(g)) rewrites.push_back(std::move(r));
+    RunOptions options;
+    options.limits.iterations = 16;
+    options.limits.nodes = 5'000;
+    options.limits.seconds = 2;
+    ::saturate::run(g.egraph(), rewrites, options);
+  }
+
+  static std::string text(const OnnxEGraph& g, Id id, int depth) {
+    constexpr int kDeepest = 12;
+    const ENode node = g.egraph().node(g.egraph().class_nodes(g.egraph().find(id))[0]);
+    const OpKey& key = g.key(node.op);
+    if (key.op_type == kInputOp) return find_attribute(key.attributes, "name")->s();
+    if (key.op_type == kConstantOp) return "c";
+    if (key.op_type == kAbsentOp) return "";
+    if (depth > kDeepest) return "...";
+    std::vector<std::string> inputs;
+    for (const Id child : node.children) inputs.push_back(text(g, child, depth + 1));
+    if (key.op_type == kProjOp) return fmt::format("{}.{}", inputs[0], find_attribute(key.attributes, "index")->i());
+    return fmt::format("{}({})", key.op_type, fmt::join(inputs, ", "));
+  }
+
+  const Tested& tested_;
+  const Instance& instance_;
+  OnnxEGraph g_;
+  LeftSide left_;
+  Unions made_;
+  std::vector<std::pair<const Rule*, Unions>> respelled_;
+};
+
+void check_example(const Tested& tested, const RuleExample& example, const std::vector<Rule>& laws, const RuleSet& rules,
+                   const Evaluator& evaluator, RespelledRule& out) {
+  std::mt19937_64 random(1);
+  const Instance instance = instance_of(*tested.graph, example, random);
+  std::set<std::string> variable = non_constant_names(*tested.graph), open = variable;
+  for (const ExampleValue& v : example.values)
+    if (!v.attribute && !v.values) open.insert(v.name);
+  const std::string place = at(tested.graph->file, example.place, "");
+  for (const std::set<std::string>& inputs : {open, variable}) {
+    Example one(tested, instance, evaluator);
+    if (!one.build(inputs, rules) || !one.apply(laws)) continue;
+    if (!one.fires({}, rules, evaluator, nullptr)) break;
+    ++out.examples;
+    for (const auto& [law, unions] : one.respelled()) {
+      Respelling r{law->name, place, false, ""};
+      r.fires = one.fires(unions, rules, evaluator, &r.graph);
+      out.respellings.push_back(std::move(r));
+    }
+    return;
+  }
+  out.silent.push_back(place);
+}
+
+}  // namespace
+
+int RespelledRule::fired() const {
+  return static_cast<int>(std::count_if(respellings.begin(), respellings.end(), [](const Respelling& r) { return r.fires; }));
+}
+
+absl::StatusOr<Respeller> Respeller::make(std::string_view laws, const RuleSet& rules, const Evaluator& evaluator) {
+  auto file = parse_rules(laws, "respellings.rules");
+  if (!file.ok()) return file.status();
+  return Respeller(std::move(file->rules), rules, evaluator);
+}
+
+RespelledRule Respeller::check(const Rule& rule) const {
+  RespelledRule out;
+  out.rule = rule.name;
+  const Tested tested{&rule, rule.name, rule.effect, &rule.assumes, [&rule](OnnxEGraph& g) {
+                        std::vector<Rewrite> rewrites = compile_rule(rule, g);
+                        std::erase_if(rewrites, [&](const Rewrite& r) { return r.name != rule.name; });
+                        return rewrites;
+                      }};
+  for (const RuleExample& example : rule.examples) check_example(tested, example, laws_, *rules_, *evaluator_, out);
+  return out;
+}
+
+RespelledRule Respeller::check(const NativeRule& rule) const {
+  RespelledRule out;
+  out.rule = rule.name;
+  for (const Rule* graph : rules_->cases_of(rule.name)) {
+    Rule told = *graph;
+    told.if_refused = rule.if_refused;
+    const Tested tested{&told, rule.name, rule.effect, &rule.assumes,
+                        [&rule](OnnxEGraph& g) { return rule.make(g, std::make_shared<RuleLog>()); }};
+    for (const RuleExample& example : graph->examples) check_example(tested, example, laws_, *rules_, *evaluator_, out);
+  }
+  return out;
+}
+
+}  // namespace saturate
