@@ -194,7 +194,10 @@ void check_example(const Tested& tested, const RuleExample& example, const std::
   for (const std::set<std::string>& inputs : {open, variable}) {
     Example one(tested, instance, evaluator);
     if (!one.build(inputs, rules) || !one.apply(laws)) continue;
-    if (!one.fires({}, rules, evaluator, nullptr)) break;
+    if (!one.fires({}, rules, evaluator, nullptr)) {
+      out.silent.push_back(place);
+      return;
+    }
     ++out.examples;
     for (const auto& [law, unions] : one.respelled()) {
       Respelling r{law->name, place, false, ""};
@@ -203,7 +206,6 @@ void check_example(const Tested& tested, const RuleExample& example, const std::
     }
     return;
   }
-  out.silent.push_back(place);
 }
 
 }  // namespace
