@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "onnx_bridge/operators/canonical.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "rules/check/check_graph.h"
 #include "rules/language/parse_lexer.h"
 
@@ -64,7 +66,34 @@ class Copy {
     std::vector<Id> copied;
     for (const Id child : children) copied.push_back(of(child));
     if (key.op_type == kProjOp) return to_.project(copied[0], static_cast<int>(find_attribute(key.attributes, "index")->i()));
-    return to_.add(key, copied);
+    return lowered(key, copied);
+  }
+
+  // As lowering brings a node of a model to its one form.
+  Id lowered(const OpKey& key, std::vector<Id> children) {
+    Node node;
+    node.domain = key.domain;
+    node.op_type = key.op_type;
+    node.attributes = key.attributes;
+    std::vector<Facts> known;
+    std::map<std::string, Id> names{{"", to_.absent()}};
+    for (const Id child : children) {
+      known.push_back(to_.facts(child));
+      const bool absent = known.back().kind == Facts::Kind::kAbsent;
+      node.inputs.push_back(absent ? "" : fmt::format("i{}", known.size()));
+      if (!absent) names[node.inputs.back()] = child;
+    }
+    for (int i = 0; i < key.outputs; ++i) node.outputs.push_back(fmt::format("o{}", i));
+    std::vector<const Facts*> facts;
+    for (const Facts& f : known) facts.push_back(&f);
+    const auto canonical = to_canonical(node, kNewestOpset, facts, to_.dims(), "c");
+    if (!canonical || canonical->nodes.size() != 1) return to_.add(key, children);
+    for (const Initializer& c : canonical->constants) names[c.name] = to_.constant(c.tensor);
+    children.clear();
+    for (const std::string& name : canonical->nodes[0].inputs) children.push_back(names.at(name));
+    OpKey newest = key;
+    newest.attributes = canonical->nodes[0].attributes;
+    return to_.add(newest, children);
   }
 
   Facts facts_of(const Tensor& tensor) {
@@ -104,7 +133,7 @@ class Example {
       for (const OwnedMatch& m : search(g_.egraph(), rewrite.left, 100))
         if (made_.empty() && rewrite.applier->holds(g_.egraph(), match(m))) made_ = unions_of(rewrite, m);
     for (const auto& [law, rewrite, m] : places)
-      if (Unions unions = unions_of(rewrite, m); !unions.empty()) respelled_.emplace_back(law, std::move(unions));
+      if (Unions unions = unions_of(rewrite, m); !unions.empty() && !g_.facts(unions[0].first).constant) respelled_.emplace_back(law, std::move(unions));
     return !made_.empty();
   }
 
