@@ -40,6 +40,8 @@ class Copy {
     for (const auto& [name, tensor] : instance.tensors) inputs_.emplace(from.egraph().find(left.id(name)), std::pair(&name, &tensor));
   }
   void replace(Id by, Id with) { instead_[from_.egraph().find(by)] = with; }
+  // Classes from this one on are nodes of a model, and lowered; others are in the form that the rule has for its example.
+  void lower_from(Id first) { lowered_from_ = first; }
 
   Id of(Id id) {
     const Id root = from_.egraph().find(id);
@@ -66,7 +68,7 @@ class Copy {
     std::vector<Id> copied;
     for (const Id child : children) copied.push_back(of(child));
     if (key.op_type == kProjOp) return to_.project(copied[0], static_cast<int>(find_attribute(key.attributes, "index")->i()));
-    return lowered(key, copied);
+    return root >= lowered_from_ ? lowered(key, copied) : to_.add(key, copied);
   }
 
   // As lowering brings a node of a model to its one form.
@@ -109,6 +111,7 @@ class Copy {
   OnnxEGraph& to_;
   std::map<Id, std::pair<const std::string*, const Tensor*>> inputs_;
   std::map<Id, Id> instead_, copies_;
+  Id lowered_from_ = kNone;
 };
 
 // An example as e-nodes, what the rule makes of it, and what the laws make of its nodes; nothing is united.
@@ -129,6 +132,7 @@ class Example {
       for (Rewrite& rewrite : compile_rule(law, g_))
         for (OwnedMatch& m : search(g_.egraph(), rewrite.left, 100))
           if (rewrite.applier->holds(g_.egraph(), match(m))) places.emplace_back(&law, rewrite, std::move(m));
+    example_ends_ = static_cast<Id>(g_.egraph().num_ids());
     for (const Rewrite& rewrite : tested_.make(g_))
       for (const OwnedMatch& m : search(g_.egraph(), rewrite.left, 100))
         if (made_.empty() && rewrite.applier->holds(g_.egraph(), match(m))) made_ = unions_of(rewrite, m);
@@ -143,6 +147,7 @@ class Example {
   bool fires(const Unions& otherwise, const RuleSet& rules, const Evaluator& evaluator, std::string* shown) const {
     OnnxEGraph g(evaluator);
     Copy respelled(g_, g, instance_, left_), plain(g_, g, instance_, left_);
+    respelled.lower_from(example_ends_);
     for (const auto& [by, with] : otherwise) respelled.replace(by, with);
     rules.define_operators(g);
     std::vector<Id> before, after;
@@ -208,6 +213,7 @@ class Example {
   const Instance& instance_;
   OnnxEGraph g_;
   LeftSide left_;
+  Id example_ends_ = 0;
   Unions made_;
   std::vector<std::pair<const Rule*, Unions>> respelled_;
 };
