@@ -38,7 +38,7 @@ std::optional<Stretch> part_of(const Views& v, std::span<const Id> children, Id 
   return Stretch{axes->front(), within(first->front()), within(last->front()), id};
 }
 
-// Parts that lie behind one another from the beginning to `size`, the shortest first where there are several; empty where there are none.
+// Parts that lie behind one another from the beginning to `size`, the longest first where there are several; empty where there are none.
 class ChainOfCuts {
  public:
   ChainOfCuts(std::span<const Stretch> parts, std::int64_t size) : size_(size) {
@@ -61,7 +61,7 @@ class ChainOfCuts {
     const auto it = by_place_.find(from);
     if (it == by_place_.end() || ++tried_ > kMostTried) return false;
     for (const auto& [last, id] : it->second) {
-      if (last > to) break;
+      if (last > to) continue;
       out.push_back({axis, from, last, id});
       if (reach(last, to, axis, out)) return true;
       out.pop_back();
@@ -72,19 +72,31 @@ class ChainOfCuts {
   static constexpr int kMostTried = 200;
   std::int64_t size_;
   int tried_ = 0;
-  std::map<std::int64_t, std::map<std::int64_t, Id>> by_place_;
+  std::map<std::int64_t, std::map<std::int64_t, Id, std::greater<>>> by_place_;
 };
+
+// Whether a part is cut from a part of the tensor, which is then what falls into it.
+bool is_part_of_part(const Views& v, const Stretch& part, Id of) {
+  const auto size = v.g.dims().value((*v.shape(of))[part.axis]);
+  for (const NodeId n : v.g.egraph().class_nodes(part.id)) {
+    const ENode node = v.g.egraph().node(n);
+    if (!is_operator(v.g.key(node.op), "Slice")) continue;
+    const auto inner = part_of(v, node.children, part.id);
+    if (inner && inner->axis == part.axis && v.g.dims().value((*v.shape(node.children[0]))[part.axis]) < size) return true;
+  }
+  return false;
+}
 
 // Classes: the tensor, where the Slice begins and ends, its axes, the part.
 void slices_are_split(const Views& v, const Match& m, Unions& unions) {
   const auto part = part_of(v, m.classes.first(4), m.root());
-  if (!part || part->first >= part->last || !may_be_cut(v.g, m.classes[0])) return;
+  if (!part || part->first >= part->last || !may_be_cut(v.g, m.classes[0]) || is_part_of_part(v, *part, m.classes[0])) return;
   std::vector<Stretch> parts;
   for (const NodeId n : v.g.egraph().class_users(m.classes[0])) {
     const ENode node = v.g.egraph().node(n);
     if (!is_operator(v.g.key(node.op), "Slice") || v.g.egraph().find(node.children[0]) != v.g.egraph().find(m.classes[0])) continue;
     const auto other = part_of(v, node.children, v.g.egraph().class_of(n));
-    if (other && other->axis == part->axis) parts.push_back(*other);
+    if (other && other->axis == part->axis && !is_part_of_part(v, *other, m.classes[0])) parts.push_back(*other);
   }
   const Dims& dims = *v.shape(m.classes[0]);
   const std::vector<Stretch> all = ChainOfCuts(parts, *v.g.dims().value(dims[part->axis])).through(*part);
