@@ -12,16 +12,18 @@
 namespace saturate {
 namespace {
 
-using Unions = std::vector<std::pair<Id, Id>>;
+}  // namespace
 
 // What a rule is, in text or in C++.
-struct Tested {
+struct Respeller::Tested {
   const Rule* graph;  // its left side, or a graph that a native rule has for an example
   std::string name;
   Effect effect;
   const std::vector<std::string>* assumes;
   std::function<std::vector<Rewrite>(OnnxEGraph&)> make;
 };
+
+namespace {
 
 // A rule that a user of this one has at work: those that always are, and those under the same conditions.
 bool is_at_work(const RuleHead& other, const Rule& rule, Effect effect, std::span<const std::string> assumes) {
@@ -114,8 +116,10 @@ class Copy {
   Id lowered_from_ = kNone;
 };
 
+}  // namespace
+
 // An example as e-nodes, what the rule makes of it, and what the laws make of its nodes; nothing is united.
-class Example {
+class Respeller::Example {
  public:
   Example(const Tested& tested, const Instance& instance, const Evaluator& evaluator)
       : tested_(tested), instance_(instance), g_(evaluator), left_(*tested.graph, instance, g_) {}
@@ -144,7 +148,8 @@ class Example {
   const std::vector<std::pair<const Rule*, Unions>>& respelled() const { return respelled_; }
 
   // Whether all rules bring what the rule makes of the example into the classes of the example, which is written otherwise.
-  bool fires(const Unions& otherwise, const RuleSet& rules, const Evaluator& evaluator, std::string* shown) const {
+  // `opened`: a rule that is at work, too.
+  bool fires(const Unions& otherwise, const RuleSet& rules, const Evaluator& evaluator, std::string* shown, const Rule* opened = nullptr) const {
     OnnxEGraph g(evaluator);
     Copy respelled(g_, g, instance_, left_), plain(g_, g, instance_, left_);
     respelled.lower_from(example_ends_);
@@ -156,7 +161,7 @@ class Example {
     if (shown)
       for (const Id id : before) *shown += text(g, id, 0) + " ";
     g.egraph().rebuild();
-    run(g, rules, true);
+    run(g, rules, true, opened);
     for (const auto& [from, to] : made_) after.push_back(plain.of(to));
     g.egraph().rebuild();
     const auto met = [&] {
@@ -166,7 +171,7 @@ class Example {
     };
     if (met()) return true;
     // What the rule makes may be brought to another form, as all else is; but not by the rule itself.
-    run(g, rules, false);
+    run(g, rules, false, opened);
     return met();
   }
 
@@ -181,13 +186,15 @@ class Example {
     return out;
   }
 
-  void run(OnnxEGraph& g, const RuleSet& rules, bool with_rule) const {
+  void run(OnnxEGraph& g, const RuleSet& rules, bool with_rule, const Rule* opened) const {
     std::vector<Rewrite> rewrites = rules.compile_when_wanted(
         g, [&](const RuleHead& r) { return is_at_work(r, *tested_.graph, tested_.effect, *tested_.assumes); });
     const auto is_own = [&](const Rewrite& r) { return law_of(rule_of_rewrite(r.name)) == law_of(tested_.name); };
     if (!with_rule) std::erase_if(rewrites, is_own);
     if (with_rule && std::none_of(rewrites.begin(), rewrites.end(), is_own))
       for (Rewrite& r : tested_.make(g)) rewrites.push_back(std::move(r));
+    if (opened)
+      for (Rewrite& r : compile_rule(*opened, g)) rewrites.push_back(std::move(r));
     RunOptions options;
     options.limits.iterations = 16;
     options.limits.nodes = 5'000;
@@ -218,29 +225,65 @@ class Example {
   std::vector<std::pair<const Rule*, Unions>> respelled_;
 };
 
-void check_example(const Tested& tested, const RuleExample& example, const std::vector<Rule>& laws, const RuleSet& rules,
-                   const Evaluator& evaluator, RespelledRule& out) {
+std::string Respeller::guard_of(const Example& example, const Unions& otherwise, std::string_view rule, std::string_view law) const {
+  for (const StaysSilent& s : silence_) {
+    if (s.rule != rule || s.law != law) continue;
+    const Rule* by = rules_->find(s.by);
+    if (!by) continue;
+    Rule opened = with_single_guards(*by);
+    const auto named = [&](const ExprPtr& e) { return to_string(*e) == s.guard; };
+    if (std::erase_if(opened.where, named) == 0) continue;
+    if (example.fires(otherwise, *rules_, *evaluator_, nullptr, &opened)) return fmt::format("`{}` of {}", s.guard, s.by);
+  }
+  return {};
+}
+
+void Respeller::check_example(const Tested& tested, const RuleExample& example, RespelledRule& out) const {
   std::mt19937_64 random(1);
   const Instance instance = instance_of(*tested.graph, example, random);
+  if (RuleRunner(*tested.graph, *evaluator_).run(instance).kind == Outcome::Kind::kLeftFails) return;  // it is for another instance
   std::set<std::string> variable = non_constant_names(*tested.graph), open = variable;
   for (const ExampleValue& v : example.values)
     if (!v.attribute && !v.values) open.insert(v.name);
   const std::string place = at(tested.graph->file, example.place, "");
   for (const std::set<std::string>& inputs : {open, variable}) {
-    Example one(tested, instance, evaluator);
-    if (!one.build(inputs, rules) || !one.apply(laws)) continue;
-    if (!one.fires({}, rules, evaluator, nullptr)) {
-      out.silent.push_back(place);
-      return;
-    }
+    Example one(tested, instance, *evaluator_);
+    if (!one.build(inputs, *rules_) || !one.apply(laws_)) continue;
+    if (!one.fires({}, *rules_, *evaluator_, nullptr)) return out.silent.push_back(place);
     ++out.examples;
     for (const auto& [law, unions] : one.respelled()) {
-      Respelling r{law->name, place, false, ""};
-      r.fires = one.fires(unions, rules, evaluator, &r.graph);
+      Respelling r{law->name, place, false, "", ""};
+      r.fires = one.fires(unions, *rules_, *evaluator_, &r.graph);
+      if (!r.fires) r.guard = guard_of(one, unions, tested.name, law->name);
       out.respellings.push_back(std::move(r));
     }
     return;
   }
+}
+
+namespace {
+
+std::vector<std::string> fields_of(std::string_view line) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at <= line.size();) {
+    const std::size_t end = std::min(line.find("; ", at), line.size());
+    out.emplace_back(line.substr(at, end - at));
+    at = end + 2;
+  }
+  return out;
+}
+
+std::vector<StaysSilent> silence_of(std::string_view text) {
+  std::vector<StaysSilent> out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.empty() || line.front() == '#') continue;
+    const std::vector<std::string> fields = fields_of(line);
+    if (fields.size() == 4) out.push_back({fields[0], fields[1], fields[2], fields[3]});
+  }
+  return out;
 }
 
 }  // namespace
@@ -249,10 +292,15 @@ int RespelledRule::fired() const {
   return static_cast<int>(std::count_if(respellings.begin(), respellings.end(), [](const Respelling& r) { return r.fires; }));
 }
 
-absl::StatusOr<Respeller> Respeller::make(std::string_view laws, const RuleSet& rules, const Evaluator& evaluator) {
+bool RespelledRule::ok() const {
+  return std::all_of(respellings.begin(), respellings.end(), [](const Respelling& r) { return r.fires || !r.guard.empty(); });
+}
+
+absl::StatusOr<Respeller> Respeller::make(std::string_view laws, std::string_view silence, const RuleSet& rules,
+                                          const Evaluator& evaluator) {
   auto file = parse_rules(laws, "respellings.rules");
   if (!file.ok()) return file.status();
-  return Respeller(std::move(file->rules), rules, evaluator);
+  return Respeller(std::move(file->rules), silence_of(silence), rules, evaluator);
 }
 
 RespelledRule Respeller::check(const Rule& rule) const {
@@ -263,7 +311,7 @@ RespelledRule Respeller::check(const Rule& rule) const {
                         std::erase_if(rewrites, [&](const Rewrite& r) { return r.name != rule.name; });
                         return rewrites;
                       }};
-  for (const RuleExample& example : rule.examples) check_example(tested, example, laws_, *rules_, *evaluator_, out);
+  for (const RuleExample& example : rule.examples) check_example(tested, example, out);
   return out;
 }
 
@@ -275,7 +323,7 @@ RespelledRule Respeller::check(const NativeRule& rule) const {
     told.if_refused = rule.if_refused;
     const Tested tested{&told, rule.name, rule.effect, &rule.assumes,
                         [&rule](OnnxEGraph& g) { return rule.make(g, std::make_shared<RuleLog>()); }};
-    for (const RuleExample& example : graph->examples) check_example(tested, example, laws_, *rules_, *evaluator_, out);
+    for (const RuleExample& example : graph->examples) check_example(tested, example, out);
   }
   return out;
 }

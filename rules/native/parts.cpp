@@ -109,15 +109,25 @@ void slices_are_split(const Views& v, const Match& m, Unions& unions) {
   for (std::size_t i = 0; i < all.size(); ++i) unions.emplace_back(all[i].id, v.g.project(split, static_cast<int>(i)));
 }
 
-// Classes: the tensor, the sizes, the tuple.
+// The sizes of the parts of a Split; of one into a number of parts the last is what is left.
+std::optional<std::vector<std::int64_t>> sizes_of_parts(const Views& v, const Match& m, std::size_t axis, int parts) {
+  if (m.classes.size() == 3) return v.ints(m.classes[1]);
+  const auto size = v.g.dims().value((*v.shape(m.classes[0]))[axis]);
+  if (!size || v.int_attribute(m.ops.back(), "num_outputs", parts) != parts) return std::nullopt;
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts), (*size + parts - 1) / parts);
+  sizes.back() = *size - sizes[0] * (parts - 1);
+  return sizes.back() < 0 ? std::nullopt : std::optional(sizes);
+}
+
+// Classes: the tensor, the sizes where they are given, the tuple.
 void split_is_slices(const Views& v, const Match& m, Unions& unions) {
   const auto axis = v.axis(m.ops.back(), m.classes[0]);
-  const auto sizes = v.ints(m.classes[1]);
-  const int outputs = v.g.key(m.ops.back()).outputs;
-  if (!axis || !sizes || std::ssize(*sizes) != outputs || !may_be_cut(v.g, m.classes[0])) return;
+  const int parts = v.g.key(m.ops.back()).outputs;
+  const auto sizes = axis ? sizes_of_parts(v, m, *axis, parts) : std::nullopt;
+  if (!sizes || std::ssize(*sizes) != parts || !may_be_cut(v.g, m.classes[0])) return;
   const auto at = static_cast<std::int64_t>(*axis);
   std::int64_t first = 0;
-  for (int i = 0; i < outputs; ++i) {
+  for (int i = 0; i < parts; ++i) {
     const std::int64_t last = first + (*sizes)[static_cast<std::size_t>(i)];
     const auto place = [&](std::int64_t n) { return v.g.constant(Tensor::vector_int64(std::array{n})); };
     const std::array children{m.classes[0], place(first), place(last), place(at)};
@@ -126,9 +136,10 @@ void split_is_slices(const Views& v, const Match& m, Unions& unions) {
   }
 }
 
-std::vector<Pattern> sized_splits(OnnxEGraph& g) {
+std::vector<Pattern> cuts_by_split(OnnxEGraph& g) {
   std::vector<Pattern> out;
-  for (std::size_t n = 2; n <= kMostCuts; ++n) out.push_back(over(g, "Split", 2, "", static_cast<int>(n)));
+  for (std::size_t n = 2; n <= kMostCuts; ++n)
+    for (const std::size_t inputs : {1U, 2U}) out.push_back(over(g, "Split", inputs, "", static_cast<int>(n)));
   return out;
 }
 
@@ -138,7 +149,7 @@ std::vector<NativeRule> native_part_rules() {
   return to_native({
       {"slices_are_split", "Slices that lie behind one another and hold all of a tensor = its Split", Effect::kExact,
        [](OnnxEGraph& g) { return over(g, "Slice", 4); }, slices_are_split, true},
-      {"split_is_slices", "Split = a Slice for each part", Effect::kExact, {}, split_is_slices, false, sized_splits},
+      {"split_is_slices", "Split = a Slice for each part", Effect::kExact, {}, split_is_slices, false, cuts_by_split},
   });
 }
 

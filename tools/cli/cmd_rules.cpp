@@ -151,7 +151,7 @@ int check(const RulesArgs& args, const RuleSet& rules) {
 // The examples of all rules as mirror images write them.
 int check_respelled(const RulesArgs& args, const RuleSet& rules) {
   const std::unique_ptr<Evaluator> evaluator = make_evaluator({.reference = true});
-  const absl::StatusOr<Respeller> respeller = Respeller::make(embedded_respellings(), rules, *evaluator);
+  const absl::StatusOr<Respeller> respeller = Respeller::make(embedded_respellings(), embedded_silence(), rules, *evaluator);
   if (!respeller.ok()) return fail(kExitFile, "", std::string(respeller.status().message()), "");
   std::size_t all = 0, fired = 0, examples = 0, silent = 0;
   json out = json::array();
@@ -162,8 +162,8 @@ int check_respelled(const RulesArgs& args, const RuleSet& rules) {
     fired += static_cast<std::size_t>(checked.fired());
     json respellings = json::array();
     for (const Respelling& r : checked.respellings) {
-      respellings.push_back({{"law", r.law}, {"place", r.place}, {"fires", r.fires}, {"graph", r.graph}});
-      if (!args.common.json && !r.fires) print_text(fmt::format("{}{} does not fire by {}: {}\n", r.place, checked.rule, r.law, r.graph));
+      respellings.push_back({{"law", r.law}, {"place", r.place}, {"fires", r.fires}, {"graph", r.graph}, {"guard", r.guard}});
+      if (!args.common.json && !r.fires) print_text(fmt::format("{}{} does not fire by {}: {} {}\n", r.place, checked.rule, r.law, r.graph, r.guard));
     }
     out.push_back({{"rule", checked.rule}, {"examples", checked.examples}, {"silent", checked.silent}, {"respellings", respellings}});
   };
