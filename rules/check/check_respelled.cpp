@@ -225,15 +225,42 @@ class Respeller::Example {
   std::vector<std::pair<const Rule*, Unions>> respelled_;
 };
 
-std::string Respeller::guard_of(const Example& example, const Unions& otherwise, std::string_view rule, std::string_view law) const {
-  for (const StaysSilent& s : silence_) {
-    if (s.rule != rule || s.law != law) continue;
-    const Rule* by = rules_->find(s.by);
-    if (!by) continue;
-    Rule opened = with_single_guards(*by);
-    const auto named = [&](const ExprPtr& e) { return to_string(*e) == s.guard; };
-    if (std::erase_if(opened.where, named) == 0) continue;
-    if (example.fires(otherwise, *rules_, *evaluator_, nullptr, &opened)) return fmt::format("`{}` of {}", s.guard, s.by);
+namespace {
+
+// A guard that keeps examples of a rule silent, as its documentation says.
+struct Silence {
+  std::string law, guard, by;
+};
+
+std::vector<Silence> silence_of(std::string_view doc) {
+  constexpr std::string_view kBegin = "Silent by ", kGuard = ": `", kOf = "` of ";
+  std::vector<Silence> out;
+  for (std::size_t at = doc.find(kBegin); at != std::string_view::npos; at = doc.find(kBegin, at + 1)) {
+    std::string_view line = doc.substr(at + kBegin.size());
+    line = line.substr(0, line.find('\n'));
+    const std::size_t guard = line.find(kGuard), of = line.find(kOf), end = line.rfind('.');
+    if (guard == std::string_view::npos || of == std::string_view::npos || end == std::string_view::npos || guard > of || of > end) continue;
+    out.push_back({std::string(line.substr(0, guard)), std::string(line.substr(guard + kGuard.size(), of - guard - kGuard.size())),
+                   std::string(line.substr(of + kOf.size(), end - of - kOf.size()))});
+  }
+  return out;
+}
+
+std::string text_of(const Silence& s) { return fmt::format("`{}` of {}", s.guard, s.by); }
+
+}  // namespace
+
+// The guard that keeps an example silent: with it switched off, the example fires.
+std::string Respeller::guard_of(const Example& example, const Unions& otherwise, const std::string& doc, std::string_view law) const {
+  for (const Silence& s : silence_of(doc)) {
+    if (s.law != law_of(law)) continue;
+    for (const Rule& by : rules_->rules()) {
+      if (law_of(by.name) != s.by) continue;
+      Rule opened = with_single_guards(by);
+      const auto named = [&](const ExprPtr& e) { return to_string(*e) == s.guard; };
+      if (std::erase_if(opened.where, named) == 0) continue;
+      if (example.fires(otherwise, *rules_, *evaluator_, nullptr, &opened)) return text_of(s);
+    }
   }
   return {};
 }
@@ -254,7 +281,7 @@ void Respeller::check_example(const Tested& tested, const RuleExample& example, 
     for (const auto& [law, unions] : one.respelled()) {
       Respelling r{law->name, place, false, "", ""};
       r.fires = one.fires(unions, *rules_, *evaluator_, &r.graph);
-      if (!r.fires) r.guard = guard_of(one, unions, tested.name, law->name);
+      if (!r.fires) r.guard = guard_of(one, unions, tested.graph->doc, law->name);
       out.respellings.push_back(std::move(r));
     }
     return;
@@ -263,27 +290,12 @@ void Respeller::check_example(const Tested& tested, const RuleExample& example, 
 
 namespace {
 
-std::vector<std::string> fields_of(std::string_view line) {
-  std::vector<std::string> out;
-  for (std::size_t at = 0; at <= line.size();) {
-    const std::size_t end = std::min(line.find("; ", at), line.size());
-    out.emplace_back(line.substr(at, end - at));
-    at = end + 2;
-  }
-  return out;
-}
-
-std::vector<StaysSilent> silence_of(std::string_view text) {
-  std::vector<StaysSilent> out;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.empty() || line.front() == '#') continue;
-    const std::vector<std::string> fields = fields_of(line);
-    if (fields.size() == 4) out.push_back({fields[0], fields[1], fields[2], fields[3]});
-  }
-  return out;
+void add_silences(const std::string& doc, RespelledRule& out) {
+  for (const Silence& s : silence_of(doc))
+    out.silences.emplace_back(fmt::format("Silent by {}: {}", s.law, text_of(s)),
+                              std::any_of(out.respellings.begin(), out.respellings.end(), [&](const Respelling& r) {
+                                return law_of(r.law) == s.law && r.guard == text_of(s);
+                              }));
 }
 
 }  // namespace
@@ -292,15 +304,10 @@ int RespelledRule::fired() const {
   return static_cast<int>(std::count_if(respellings.begin(), respellings.end(), [](const Respelling& r) { return r.fires; }));
 }
 
-bool RespelledRule::ok() const {
-  return std::all_of(respellings.begin(), respellings.end(), [](const Respelling& r) { return r.fires || !r.guard.empty(); });
-}
-
-absl::StatusOr<Respeller> Respeller::make(std::string_view laws, std::string_view silence, const RuleSet& rules,
-                                          const Evaluator& evaluator) {
+absl::StatusOr<Respeller> Respeller::make(std::string_view laws, const RuleSet& rules, const Evaluator& evaluator) {
   auto file = parse_rules(laws, "respellings.rules");
   if (!file.ok()) return file.status();
-  return Respeller(std::move(file->rules), silence_of(silence), rules, evaluator);
+  return Respeller(std::move(file->rules), rules, evaluator);
 }
 
 RespelledRule Respeller::check(const Rule& rule) const {
@@ -312,6 +319,7 @@ RespelledRule Respeller::check(const Rule& rule) const {
                         return rewrites;
                       }};
   for (const RuleExample& example : rule.examples) check_example(tested, example, out);
+  add_silences(rule.doc, out);
   return out;
 }
 
@@ -324,6 +332,7 @@ RespelledRule Respeller::check(const NativeRule& rule) const {
     const Tested tested{&told, rule.name, rule.effect, &rule.assumes,
                         [&rule](OnnxEGraph& g) { return rule.make(g, std::make_shared<RuleLog>()); }};
     for (const RuleExample& example : graph->examples) check_example(tested, example, out);
+    add_silences(graph->doc, out);
   }
   return out;
 }

@@ -1,5 +1,7 @@
 // Examples of rules written otherwise: each by laws of equal graphs (respellings.rules), one place at a time. With all rules at work, as a
-// model of that spelling has them, the rule must do for it what it does for its example.
+// model of that spelling has them, the rule must do for it what it does for its example. Where a guard of another rule, which would lead
+// back from that spelling, is false there, the documentation of the rule names it, and the checker sees whether that is so:
+//   # Silent by sub_by_sum: `not const(B)` of add_of_negative.
 #pragma once
 
 #include <string>
@@ -22,21 +24,16 @@ struct Respelling {
 
 struct RespelledRule {
   std::string rule;
+  // Lines of its documentation that name a guard, and whether an example shows each. Of a law one instance shows it.
+  std::vector<std::pair<std::string, bool>> silences = {};
   int examples = 0;                 // that fire as they are written, with all rules at work
   std::vector<std::string> silent;  // places of those that do not: nothing can be told of their spellings
   std::vector<Respelling> respellings;
   int fired() const;
-  bool ok() const;  // each fires, or has a guard
 };
 
-// What is known to stay silent: a guard of a rule that leads back from other spellings.
-struct StaysSilent {
-  std::string rule, law, by, guard;
-};
-
-// The laws, and what stays silent, as data (generated at build time from respellings.rules and stay_silent.txt).
+// The laws, as data (generated at build time from respellings.rules).
 std::string_view embedded_respellings();
-std::string_view embedded_silence();
 
 class Respeller {
  public:
@@ -44,19 +41,18 @@ class Respeller {
   class Example;
   using Unions = std::vector<std::pair<Id, Id>>;
 
-  // The laws in this text, as a rule file has them; what stays silent by them as lines `rule; law; rule with the guard; guard`.
-  static absl::StatusOr<Respeller> make(std::string_view laws, std::string_view silence, const RuleSet& rules, const Evaluator& evaluator);
+  // The laws in this text, as a rule file has them.
+  static absl::StatusOr<Respeller> make(std::string_view laws, const RuleSet& rules, const Evaluator& evaluator);
   RespelledRule check(const Rule& rule) const;
   RespelledRule check(const NativeRule& rule) const;
   const std::vector<Rule>& laws() const { return laws_; }
 
  private:
-  Respeller(std::vector<Rule> laws, std::vector<StaysSilent> silence, const RuleSet& rules, const Evaluator& evaluator)
-      : laws_(std::move(laws)), silence_(std::move(silence)), rules_(&rules), evaluator_(&evaluator) {}
+  Respeller(std::vector<Rule> laws, const RuleSet& rules, const Evaluator& evaluator)
+      : laws_(std::move(laws)), rules_(&rules), evaluator_(&evaluator) {}
   void check_example(const Tested& tested, const RuleExample& example, RespelledRule& out) const;
-  std::string guard_of(const Example& example, const Unions& otherwise, std::string_view rule, std::string_view law) const;
+  std::string guard_of(const Example& example, const Unions& otherwise, const std::string& doc, std::string_view law) const;
   std::vector<Rule> laws_;
-  std::vector<StaysSilent> silence_;
   const RuleSet* rules_;
   const Evaluator* evaluator_;
 };

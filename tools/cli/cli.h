@@ -224,7 +224,6 @@ struct RulesArgs {
   std::uint64_t seed = 1;
   std::vector<std::string> rules;
   bool functions = false;  // list: the functions that rules may call
-  bool respelled = false;  // check: the examples written otherwise, too
 };
 
 struct ExplainArgs {

@@ -417,8 +417,6 @@ void add_rules(CLI::App& app, RulesArgs& args) {
       "the rule to show, the word to list rules by (name, file, effect, assumption), the file to check, the folder for examples");
   add_list(verb, "--rules", args.rules, "FILE", "rules beside the built-in ones; may be repeated");
   verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
-  verb->add_flag("--respelled", args.respelled,
-                 "check: whether each rule fires on its examples as mirror images write them (Greater for Less, Slices for Split)");
   verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")
       ->check(whole_in(0, 1000), "");
   verb->add_option("--seed", args.seed, "check, examples: of the random instances");
