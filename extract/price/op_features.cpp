@@ -241,7 +241,7 @@ bool is_one_of(std::string_view op, const std::array<std::string_view, N>& names
   return std::find(names.begin(), names.end(), op) != names.end();
 }
 
-constexpr std::array<std::string_view, 16> kBroadcast{"Add", "Sub",   "Mul", "Div", "Sum",   "Pow",  "Max", "Min",
+constexpr std::array<std::string_view, 16> kBroadcast{"Add",   "Sub", "Mul", "Div",   "Sum",  "Pow", "Max",   "Min",
                                                       "Where", "And", "Or",  "Equal", "Less", "Mod", "PRelu", "Gemm/bias"};
 constexpr std::array<std::string_view, 6> kCopies{"Concat", "Split", "Slice", "Gather", "Expand", "Tile"};
 constexpr std::array<std::string_view, 4> kPlaces{"GatherElements", "GatherND", "ScatterElements", "ScatterND"};

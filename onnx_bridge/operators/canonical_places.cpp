@@ -30,7 +30,9 @@ std::optional<Cut> cut_of(const Job& job, std::int64_t rank) {
   return cut;
 }
 
-std::int64_t place_within(std::int64_t at, std::int64_t size) { return std::clamp<std::int64_t>(at < 0 ? std::max(at, -size) + size : at, 0, size); }
+std::int64_t place_within(std::int64_t at, std::int64_t size) {
+  return std::clamp<std::int64_t>(at < 0 ? std::max(at, -size) + size : at, 0, size);
+}
 
 void within_axes(Job& job, Cut& cut) {
   for (std::size_t i = 0; i < cut.axes.size(); ++i) {

@@ -10,9 +10,7 @@
 #include "rules/language/parse_lexer.h"
 
 namespace saturate {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 // What a rule is, in text or in C++.
 struct Respeller::Tested {
@@ -65,7 +63,8 @@ class Copy {
     const OpKey key = from_.key(node.op);
     if (key.op_type == kConstantOp) return to_.constant(from_.constant_tensor(node.op));
     if (key.op_type == kAbsentOp) return to_.absent();
-    if (const auto it = inputs_.find(root); it != inputs_.end() && key.op_type == kInputOp) return to_.input(*it->second.first, facts_of(*it->second.second));
+    if (const auto it = inputs_.find(root); it != inputs_.end() && key.op_type == kInputOp)
+      return to_.input(*it->second.first, facts_of(*it->second.second));
     const std::vector<Id> children(node.children.begin(), node.children.end());
     std::vector<Id> copied;
     for (const Id child : children) copied.push_back(of(child));
@@ -141,7 +140,8 @@ class Respeller::Example {
       for (const OwnedMatch& m : search(g_.egraph(), rewrite.left, 100))
         if (made_.empty() && rewrite.applier->holds(g_.egraph(), match(m))) made_ = unions_of(rewrite, m);
     for (const auto& [law, rewrite, m] : places)
-      if (Unions unions = unions_of(rewrite, m); !unions.empty() && !g_.facts(unions[0].first).constant) respelled_.emplace_back(law, std::move(unions));
+      if (Unions unions = unions_of(rewrite, m); !unions.empty() && !g_.facts(unions[0].first).constant)
+        respelled_.emplace_back(law, std::move(unions));
     return !made_.empty();
   }
 
@@ -149,7 +149,8 @@ class Respeller::Example {
 
   // Whether all rules bring what the rule makes of the example into the classes of the example, which is written otherwise.
   // `opened`: a rule that is at work, too.
-  bool fires(const Unions& otherwise, const RuleSet& rules, const Evaluator& evaluator, std::string* shown, const Rule* opened = nullptr) const {
+  bool fires(const Unions& otherwise, const RuleSet& rules, const Evaluator& evaluator, std::string* shown,
+             const Rule* opened = nullptr) const {
     OnnxEGraph g(evaluator);
     Copy respelled(g_, g, instance_, left_), plain(g_, g, instance_, left_);
     respelled.lower_from(example_ends_);
@@ -187,8 +188,8 @@ class Respeller::Example {
   }
 
   void run(OnnxEGraph& g, const RuleSet& rules, bool with_rule, const Rule* opened) const {
-    std::vector<Rewrite> rewrites = rules.compile_when_wanted(
-        g, [&](const RuleHead& r) { return is_at_work(r, *tested_.graph, tested_.effect, *tested_.assumes); });
+    std::vector<Rewrite> rewrites =
+        rules.compile_when_wanted(g, [&](const RuleHead& r) { return is_at_work(r, *tested_.graph, tested_.effect, *tested_.assumes); });
     const auto is_own = [&](const Rewrite& r) { return law_of(rule_of_rewrite(r.name)) == law_of(tested_.name); };
     if (!with_rule) std::erase_if(rewrites, is_own);
     if (with_rule && std::none_of(rewrites.begin(), rewrites.end(), is_own))
@@ -239,7 +240,8 @@ std::vector<Silence> silence_of(std::string_view doc) {
     std::string_view line = doc.substr(at + kBegin.size());
     line = line.substr(0, line.find('\n'));
     const std::size_t guard = line.find(kGuard), of = line.find(kOf), end = line.rfind('.');
-    if (guard == std::string_view::npos || of == std::string_view::npos || end == std::string_view::npos || guard > of || of > end) continue;
+    if (guard == std::string_view::npos || of == std::string_view::npos || end == std::string_view::npos || guard > of || of > end)
+      continue;
     out.push_back({std::string(line.substr(0, guard)), std::string(line.substr(guard + kGuard.size(), of - guard - kGuard.size())),
                    std::string(line.substr(of + kOf.size(), end - of - kOf.size()))});
   }
@@ -293,9 +295,8 @@ namespace {
 void add_silences(const std::string& doc, RespelledRule& out) {
   for (const Silence& s : silence_of(doc))
     out.silences.emplace_back(fmt::format("Silent by {}: {}", s.law, text_of(s)),
-                              std::any_of(out.respellings.begin(), out.respellings.end(), [&](const Respelling& r) {
-                                return law_of(r.law) == s.law && r.guard == text_of(s);
-                              }));
+                              std::any_of(out.respellings.begin(), out.respellings.end(),
+                                          [&](const Respelling& r) { return law_of(r.law) == s.law && r.guard == text_of(s); }));
 }
 
 }  // namespace

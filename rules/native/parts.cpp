@@ -119,8 +119,8 @@ std::optional<std::vector<std::int64_t>> sizes_of_parts(const Views& v, const Ma
   return sizes.back() < 0 ? std::nullopt : std::optional(sizes);
 }
 
-// Classes: the tensor, the sizes where they are given, the tuple. (Rules make a Split to have all of its parts: there a Slice for each would
-// only stand in the way of the choice that takes them together.)
+// Classes: the tensor, the sizes where they are given, the tuple. (Rules make a Split to have all of its parts: there a Slice for each
+// would only stand in the way of the choice that takes them together.)
 void split_is_slices(const Views& v, const Match& m, Unions& unions) {
   if (!useful(v.g.egraph().made_by(m.matched.back()) == kNone)) return;
   const auto axis = v.axis(m.ops.back(), m.classes[0]);

@@ -159,7 +159,8 @@ TEST_F(Canonicalize, PlacesAlongKnownSizesCountFromTheFront) {
   EXPECT_TRUE(backwards->constants.empty());
   const auto open = up(node("Slice", 4), 13, {tensor({-1}), list({-5}), list({INT64_MAX}), list({0})});
   EXPECT_TRUE(open->constants.empty());
-  EXPECT_EQ(values(*up(node("Gather", 2, {i("axis", -1)}), 13, {tensor({2, 7}), list({-1, 3})}), "p_indices"), (std::vector<std::int64_t>{6, 3}));
+  EXPECT_EQ(values(*up(node("Gather", 2, {i("axis", -1)}), 13, {tensor({2, 7}), list({-1, 3})}), "p_indices"),
+            (std::vector<std::int64_t>{6, 3}));
   EXPECT_TRUE(up(node("Gather", 2), 13, {tensor({2, 7}), list({-3})})->constants.empty());  // none of the two: it stays wrong
 }
 

@@ -122,16 +122,18 @@ void add_spellings(const RespelledRule& checked, RuleCheck& out, SpellingTotals&
   for (const auto& [line, shown] : checked.silences) {
     out.demands[line] |= shown;
     if (!shown)
-      out.findings.push_back({Severity::kError, checked.rule, "", fmt::format("no example shows this of its documentation: {}", line), line});
+      out.findings.push_back(
+          {Severity::kError, checked.rule, "", fmt::format("no example shows this of its documentation: {}", line), line});
   }
   for (const Respelling& r : checked.respellings) {
     ++totals.all;
     totals.fired += r.fires;
     totals.named += !r.fires && !r.guard.empty();
     if (!r.fires && r.guard.empty())
-      out.findings.push_back({Severity::kError, checked.rule, r.place,
-                              fmt::format("the rule does not fire on its example as {} writes it, {}; see \"Mirror images\" in rules/README.md",
-                                          r.law, r.graph)});
+      out.findings.push_back(
+          {Severity::kError, checked.rule, r.place,
+           fmt::format("the rule does not fire on its example as {} writes it, {}; see \"Mirror images\" in rules/README.md", r.law,
+                       r.graph)});
   }
 }
 
