@@ -12,7 +12,7 @@ namespace {
 
 using namespace native;
 
-constexpr std::size_t kMostCuts = 16;
+constexpr std::size_t kMostCuts = 8;
 
 // Shapes and the like are not divided: what they hold is known anyway.
 bool may_be_cut(const OnnxEGraph& g, Id x) {
