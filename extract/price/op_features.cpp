@@ -241,8 +241,8 @@ bool is_one_of(std::string_view op, const std::array<std::string_view, N>& names
   return std::find(names.begin(), names.end(), op) != names.end();
 }
 
-constexpr std::array<std::string_view, 18> kBroadcast{"Add", "Sub", "Mul",   "Div",  "Sum",         "Pow",     "Max", "Min",   "Where",
-                                                      "And", "Or",  "Equal", "Less", "LessOrEqual", "Greater", "Mod", "PRelu", "Gemm/bias"};
+constexpr std::array<std::string_view, 16> kBroadcast{"Add",   "Sub", "Mul", "Div",   "Sum",  "Pow", "Max",   "Min",
+                                                      "Where", "And", "Or",  "Equal", "Less", "Mod", "PRelu", "Gemm/bias"};
 constexpr std::array<std::string_view, 6> kCopies{"Concat", "Split", "Slice", "Gather", "Expand", "Tile"};
 constexpr std::array<std::string_view, 4> kPlaces{"GatherElements", "GatherND", "ScatterElements", "ScatterND"};
 constexpr std::array<std::string_view, 9> kByRows{"LayerNormalization",
@@ -260,6 +260,8 @@ constexpr std::array<std::string_view, 9> kByRows{"LayerNormalization",
 std::string comparable_op(std::string_view op) {
   constexpr std::string_view kFused = "com.microsoft::Fused", kRuntimes = "com.microsoft::";
   if (op.ends_with("::QuantizeLinear") || op.ends_with("::DequantizeLinear")) return std::string(op.substr(kRuntimes.size()));
+  // One loop of a runtime does them all, and which side stands first is a matter of spelling.
+  if (op == "Greater" || op == "GreaterOrEqual" || op == "LessOrEqual") return "Less";
   return std::string(op.starts_with(kFused) ? op.substr(kFused.size()) : op);
 }
 
@@ -294,7 +296,7 @@ OpFeatures features_of(const OpUse& use) {
     by_rows(use, f);
   } else if (op.starts_with("Reduce") || op.starts_with("Arg")) {
     reduction(use, f);
-  } else if (is_one_of(op, kBroadcast)) {
+  } else if (is_one_of(kind, kBroadcast)) {
     elementwise(use, f);
   } else {
     f.family = sizes_of(use).key;

@@ -65,5 +65,10 @@ bool convert_up(Job& job);
 bool convert_down(Job& job);
 // Axis attributes >= 0 where the rank is known; missing perm, strides, ... written out.
 void normalize(Job& job);
+// Along axes of known size (canonical_places.cpp): starts and ends of a Slice lie within it, axes are given, steps of 1 are not; indices of
+// a Gather count from the front; a Split into a number of parts is one into their sizes.
+void normalize_slice(Job& job, int rank);
+void normalize_gather(Job& job);
+void normalize_split(Job& job);
 
 }  // namespace saturate::canonical

@@ -364,8 +364,11 @@ void normalize(Job& job) {
   if (!rank) return;
   if (op == "OneHot") return normalize_axis(job, "axis", *rank + 1);
   normalize_axis(job, "axis", *rank);
+  if (op == "Slice") normalize_slice(job, *rank);  // before its axes are new values
   normalize_axes_input(job, *rank);
   if (op == "Shape") normalize_shape(job, *rank);
+  if (op == "Gather") normalize_gather(job);
+  if (op == "Split") normalize_split(job);
   if (op == "Transpose" && !find(job.node, "perm")) {
     std::vector<std::int64_t> perm;
     for (int a = *rank; a-- > 0;) perm.push_back(a);

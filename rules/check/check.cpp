@@ -43,13 +43,16 @@ void take_apart(const ExprPtr& e, std::vector<ExprPtr>& out) {
   }
 }
 
-// The rule with each condition by itself.
+}  // namespace
+
 Rule with_single_guards(Rule rule) {
   std::vector<ExprPtr> guards;
   for (const ExprPtr& e : rule.where) take_apart(e, guards);
   rule.where = std::move(guards);
   return rule;
 }
+
+namespace {
 
 class Check {
  public:

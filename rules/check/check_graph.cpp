@@ -32,7 +32,7 @@ std::string LeftSide::build(const std::set<std::string>& variable) {
     ids_[name] = variable.contains(name) ? g_.input(name, input_facts(tensor, g_.dims(), axes_[name])) : g_.constant(tensor);
   for (const RuleNode& node : rule_.left)
     if (std::string problem = node.is_constant() ? "" : add(node); !problem.empty()) return problem;
-  for (const std::string& output : rule_.outputs) add_reader(ids_[output]);
+  for (const std::string& output : rule_.outputs) add_reader(g_, ids_[output]);
   g_.egraph().rebuild();
   return {};
 }
@@ -100,11 +100,10 @@ std::string LeftSide::add(const RuleNode& node) {
   return {};
 }
 
-// Rules about masks ask whether a Softmax reads what they make.
-void LeftSide::add_reader(Id output) {
-  const Facts& f = g_.facts(output);
+void LeftSide::add_reader(OnnxEGraph& g, Id output) {
+  const Facts& f = g.facts(output);
   if (f.kind != Facts::Kind::kTensor || !is_floating(f.dtype) || !f.shape || f.rank() == 0) return;
-  g_.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{-1})}, 1, f.rank()), std::array{output});
+  g.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{-1})}, 1, f.rank()), std::array{output});
 }
 
 // As lowering does: axes >= 0.

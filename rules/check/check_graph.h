@@ -25,11 +25,12 @@ class LeftSide {
   // `variable`: the inputs that are no constants. "" or what is wrong.
   std::string build(const std::set<std::string>& variable);
   Id id(const std::string& name) const { return ids_.at(name); }
+  // A Softmax of a value, if it has one: rules about masks ask whether one reads what they make.
+  static void add_reader(OnnxEGraph& g, Id output);
 
  private:
   const RuleNode* constant(const std::string& name) const;
   std::string add(const RuleNode& node);
-  void add_reader(Id output);
   void normalize_axes(std::vector<Id>& children, const OpSchema* schema, bool grows);
 
   const Rule& rule_;

@@ -131,6 +131,9 @@ std::optional<Rounding> rounding_of(const Rule& rule, const Evaluator& evaluator
 bool is_identity_within_float(const Rule& rule);
 constexpr double kMostRounding = 16;  // eps M, where a rule states no other
 
+// check.cpp: the rule with each condition by itself.
+Rule with_single_guards(Rule rule);
+
 // Names that must not be constants for a guard to hold.
 std::set<std::string> non_constant_names(const Rule& rule);
 Instance instance_of(const Rule& rule, const RuleExample& example, std::mt19937_64& random);

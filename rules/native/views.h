@@ -30,6 +30,7 @@ std::vector<NativeRule> native_einsum_rules();          // einsum.cpp
 std::vector<NativeRule> native_rope_rules();            // rope.cpp: parts of the last axis, and the rotary embedding spelled with them
 std::vector<NativeRule> native_mask_rules();            // masks.cpp
 std::vector<NativeRule> native_sequence_rules();        // sequences.cpp
+std::vector<NativeRule> native_part_rules();            // parts.cpp: Slices and Split
 std::vector<NativeRule> native_gather_rules();          // gathers.cpp: reading by indices that count
 std::vector<NativeRule> native_head_rules();            // heads.cpp: attention one head at a time
 std::vector<NativeRule> native_heads_together_rules();  // heads_together.cpp: attention of all heads from one of each

@@ -138,9 +138,30 @@ TEST_F(Canonicalize, SoftmaxBelowThirteenFlattens) {
 }
 
 TEST_F(Canonicalize, SplitKnowsItsNumberOfOutputs) {
-  EXPECT_EQ(at(up(node("Split", 1, {}, 3), 13, {tensor({6})})->nodes[0], "num_outputs").i(), 3);
+  EXPECT_EQ(at(up(node("Split", 1, {}, 3), 13, {tensor({-1})})->nodes[0], "num_outputs").i(), 3);
+  EXPECT_EQ(values(*up(node("Split", 1, {}, 3), 13, {tensor({6})}), "p_sizes"), (std::vector<std::int64_t>{2, 2, 2}));
+  EXPECT_EQ(values(*up(node("Split", 1, {i("num_outputs", 3)}, 3), 18, {tensor({7})}), "p_sizes"), (std::vector<std::int64_t>{3, 3, 1}));
   auto c = up(node("Split", 1, {ints("split", {2, 4})}, 2), 11, {tensor({6})});
   EXPECT_EQ(values(*c, "p_split"), (std::vector<std::int64_t>{2, 4}));
+}
+
+TEST_F(Canonicalize, PlacesAlongKnownSizesCountFromTheFront) {
+  const auto slice = up(node("Slice", 5), 13, {tensor({2, 7}), list({-5}), list({INT64_MAX}), list({-1}), list({1})});
+  ASSERT_TRUE(slice);
+  EXPECT_EQ(slice->nodes[0].inputs.size(), 4u);  // steps of 1 are not said
+  EXPECT_EQ(values(*slice, "p_starts"), (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(values(*slice, "p_ends"), (std::vector<std::int64_t>{7}));
+  EXPECT_EQ(values(*slice, "p_axes"), (std::vector<std::int64_t>{1}));
+  const auto empty = up(node("Slice", 3), 13, {tensor({4, 0}), list({3, -9}), list({1, 5})});
+  EXPECT_EQ(values(*empty, "p_ends"), (std::vector<std::int64_t>{3, 0}));
+  EXPECT_EQ(values(*empty, "p_axes"), (std::vector<std::int64_t>{0, 1}));
+  const auto backwards = up(node("Slice", 5), 13, {tensor({7}), list({-1}), list({INT64_MIN}), list({0}), list({-1})});
+  EXPECT_TRUE(backwards->constants.empty());
+  const auto open = up(node("Slice", 4), 13, {tensor({-1}), list({-5}), list({INT64_MAX}), list({0})});
+  EXPECT_TRUE(open->constants.empty());
+  EXPECT_EQ(values(*up(node("Gather", 2, {i("axis", -1)}), 13, {tensor({2, 7}), list({-1, 3})}), "p_indices"),
+            (std::vector<std::int64_t>{6, 3}));
+  EXPECT_TRUE(up(node("Gather", 2), 13, {tensor({2, 7}), list({-3})})->constants.empty());  // none of the two: it stays wrong
 }
 
 TEST_F(Canonicalize, PadDropoutTopKUpsample) {

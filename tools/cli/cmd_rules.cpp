@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
 #include "rules/check/check.h"
+#include "rules/check/check_respelled.h"
 #include "rules/evaluate/functions.h"
 #include "tools/cli/cli.h"
 #include "tools/io/table.h"
@@ -110,9 +111,38 @@ void add_to(CheckTotals& totals, const RuleCheck& result, const RulesArgs& args)
     print_text(to_string(result) + "\n");
 }
 
+// What is known of the examples as mirror images write them.
+struct SpellingTotals {
+  std::size_t all = 0, fired = 0, named = 0;
+};
+
+// Whether each example of a rule fires as mirror images write it, or a guard is named that is false there.
+void add_spellings(const RespelledRule& checked, RuleCheck& out, SpellingTotals& totals) {
+  using Severity = RuleFinding::Severity;
+  for (const auto& [line, shown] : checked.silences) {
+    out.demands[line] |= shown;
+    if (!shown)
+      out.findings.push_back(
+          {Severity::kError, checked.rule, "", fmt::format("no example shows this of its documentation: {}", line), line});
+  }
+  for (const Respelling& r : checked.respellings) {
+    ++totals.all;
+    totals.fired += r.fires;
+    totals.named += !r.fires && !r.guard.empty();
+    if (!r.fires && r.guard.empty())
+      out.findings.push_back(
+          {Severity::kError, checked.rule, r.place,
+           fmt::format("the rule does not fire on its example as {} writes it, {}; see \"Mirror images\" in rules/README.md", r.law,
+                       r.graph)});
+  }
+}
+
 // Loading has checked names, operators, attributes and functions; here both sides are run.
-int check(const RulesArgs& args, const RuleSet& rules) {
+int check(const RulesArgs& args, const RuleSet& rules, const RuleSet& all) {
   const std::unique_ptr<Evaluator> evaluator = make_evaluator({.reference = true});
+  const absl::StatusOr<Respeller> respeller = Respeller::make(embedded_respellings(), all, *evaluator);
+  if (!respeller.ok()) return fail(kExitFile, "", std::string(respeller.status().message()), "");
+  SpellingTotals spellings;
   const CheckOptions options{.random_instances = args.instances, .seed = args.seed};
   CheckTotals totals;
   const auto interrupted = [&] { return args.common.cancel && *args.common.cancel; };
@@ -122,6 +152,7 @@ int check(const RulesArgs& args, const RuleSet& rules) {
       const Rule& rule = *instance;
       if (interrupted()) break;
       instances.push_back(check_by_running(rule, *evaluator, options));
+      add_spellings(respeller->check(rule), instances.back(), spellings);
       if (instances.back().ok() && is_implied(rule, rules, *evaluator, args.seed))
         instances.back().findings.push_back({RuleFinding::Severity::kNote, rule.name,
                                              fmt::format("{}:{}:{}: ", rule.file, rule.place.line, rule.place.column),
@@ -131,15 +162,20 @@ int check(const RulesArgs& args, const RuleSet& rules) {
   }
   for (const auto& body : rules.operators().all())
     if (!interrupted()) add_to(totals, check_operator_by_running(body->rule(), rules.operators(), *evaluator, options), args);
-  for (const NativeRule& rule : rules.native_rules())
-    if (!interrupted()) add_to(totals, check_native_by_running(rule, rules.cases_of(rule.name), *evaluator, options), args);
+  for (const NativeRule& rule : rules.native_rules()) {
+    if (interrupted()) break;
+    RuleCheck checked = check_native_by_running(rule, rules.cases_of(rule.name), *evaluator, options);
+    add_spellings(respeller->check(rule), checked, spellings);
+    add_to(totals, checked, args);
+  }
   if (interrupted()) return fail(kExitInterrupted, "rules check", "interrupted", "");
   if (args.common.json) print_json(totals.all);
   if (!args.common.json && !args.common.quiet())
     std::printf(
         "%zu rules checked by running: %zu wrong, %zu with remarks; noticed are %d of %d guards switched off, "
-        "%d of %d other mutants\n",
-        totals.rules, totals.wrong, totals.weak, totals.needed, totals.guards, totals.mutants - totals.survivors, totals.mutants);
+        "%d of %d other mutants; %zu of %zu respelled examples fire, of %zu others the guard is named\n",
+        totals.rules, totals.wrong, totals.weak, totals.needed, totals.guards, totals.mutants - totals.survivors, totals.mutants,
+        spellings.fired, spellings.all, spellings.named);
   if (totals.wrong == 0) return kExitOk;
   const Rule* first = rules.find(totals.first_wrong);
   return fail(kExitFile, first ? first->file : "native rules",
@@ -203,7 +239,10 @@ int rules_command(const RulesArgs& args) {
   if (args.action == "list") return list(args, *rules);
   if (args.action == "show") return show(args, *rules);
   if (args.action == "examples") return examples(args, *rules);
-  return check(args, *rules);
+  // Examples are written otherwise for a user's rules, too, and all rules are at work on those.
+  absl::StatusOr<RuleSet> all = args.name.empty() ? absl::StatusOr<RuleSet>(RuleSet()) : load_rules({args.name}, everything);
+  if (!all.ok()) return fail(kExitFile, "", std::string(all.status().message()), "");
+  return check(args, *rules, args.name.empty() ? *rules : *all);
 }
 
 }  // namespace saturate
