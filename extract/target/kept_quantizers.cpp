@@ -129,50 +129,78 @@ class ViewsOfIntegers {
   explicit ViewsOfIntegers(OnnxEGraph& g) : g_(g), e_(g.egraph()) {}
 
   std::vector<std::pair<Id, Id>> find() {
+    std::vector<NodeId> dequantized;
     for (const Id id : e_.classes())
-      for (const NodeId n : e_.class_nodes(id))
-        if (const ENode node = e_.node(n); is_quantizer(g_.key(node.op), "DequantizeLinear") && keeps_integers(g_, node)) note(n);
+      for (const NodeId n : e_.class_nodes(id)) {
+        const ENode node = e_.node(n);
+        if (is_quantizer(g_.key(node.op), "QuantizeLinear") && node.children.size() == 3)
+          quantizers_.try_emplace({e_.find(node.children[1]), e_.find(node.children[2])}, node.op);
+        if (is_quantizer(g_.key(node.op), "DequantizeLinear") && keeps_integers(g_, node)) dequantized.push_back(n);
+      }
+    for (const NodeId n : dequantized) note(n);
     for (const View& view : views_) add(view);
     for (const Joined& joined : joined_) add(joined);
+    while (!floats_.empty()) {
+      const Floats next = floats_.back();
+      floats_.pop_back();
+      add_views(next);
+    }
     return std::move(found_);
   }
 
  private:
   struct View {
     NodeId dequantize, view;
+    OpId quantize;
   };
   struct Joined {
-    NodeId dequantize, quantize, concat;
+    NodeId dequantize, concat;
+    OpId quantize;
+  };
+  // A value that a DequantizeLinear makes, and the operators of its parameters.
+  struct Floats {
+    Id id, dequantized;
+    OpId dequantize, quantize;
+    Id scale, zero;
   };
 
-  // What moves the integers of a DequantizeLinear, and what they are the Concat of.
+  // What moves the integers of a DequantizeLinear or its floats, and what they are the Concat of.
   void note(NodeId dequantize) {
     const ENode node = e_.node(dequantize);
-    const Id integers = e_.find(node.children[0]);
+    const Id integers = e_.find(node.children[0]), floats = e_.find(e_.class_of(dequantize)), scale = node.children[1],
+             zero = node.children[2];
+    const auto quantize = quantizers_.find({e_.find(scale), e_.find(zero)});
+    if (quantize == quantizers_.end()) return;
     for (const NodeId user : e_.class_users(integers)) {
       const ENode view = e_.node(user);
-      if (is_plain_view(g_.key(view.op)) && e_.find(view.children[0]) == integers) views_.push_back({dequantize, user});
+      if (is_plain_view(g_.key(view.op)) && e_.find(view.children[0]) == integers) views_.push_back({dequantize, user, quantize->second});
     }
-    const NodeId quantize = quantizer_in(integers, node.children[1], node.children[2]);
-    if (quantize == kNone) return;
-    for (const Id made : {integers, e_.find(e_.node(quantize).children[0])})
-      for (const NodeId n : e_.class_nodes(made))
-        if (is_of_standard(g_.key(e_.node(n).op), "Concat")) joined_.push_back({dequantize, quantize, n});
+    floats_.push_back({floats, floats, node.op, quantize->second, scale, zero});
+    const auto note_joined = [&](Id made) {
+      for (const NodeId n : e_.class_nodes(e_.find(made)))
+        if (is_of_standard(g_.key(e_.node(n).op), "Concat")) joined_.push_back({dequantize, n, quantize->second});
+    };
+    note_joined(integers);
+    for (const NodeId n : e_.class_nodes(integers))
+      if (is_quantizer_by(n, scale, zero)) note_joined(e_.node(n).children[0]);
   }
 
   static bool is_plain_view(const OpKey& key) {
     return key.role == UnitRole::kNone && has(Trait::kMovement, key) && !is_of_standard(key, "Concat");
   }
 
-  // The QuantizeLinear of a class by these parameters.
-  NodeId quantizer_in(Id id, Id scale, Id zero) const {
-    for (const NodeId n : e_.class_nodes(e_.find(id))) {
-      const ENode node = e_.node(n);
-      if (is_quantizer(g_.key(node.op), "QuantizeLinear") && node.children.size() == 3 && e_.find(node.children[1]) == e_.find(scale) &&
-          e_.find(node.children[2]) == e_.find(zero))
-        return n;
-    }
-    return kNone;
+  bool is_quantized_by(Id id, Id scale, Id zero) const {
+    return std::ranges::any_of(e_.class_nodes(e_.find(id)), [&](NodeId n) { return is_quantizer_by(n, scale, zero); });
+  }
+
+  bool is_quantizer_by(NodeId n, Id scale, Id zero) const {
+    const ENode node = e_.node(n);
+    return is_quantizer(g_.key(node.op), "QuantizeLinear") && is_by(node, scale, zero);
+  }
+
+  bool is_by(const ENode& quantizer, Id scale, Id zero) const {
+    return quantizer.children.size() == 3 && e_.find(quantizer.children[1]) == e_.find(scale) &&
+           e_.find(quantizer.children[2]) == e_.find(zero);
   }
 
   void add(const View& v) {
@@ -183,30 +211,59 @@ class ViewsOfIntegers {
     const int outputs = g_.key(op).outputs;
     for (int i = 0; i < outputs; ++i) {
       const Id made = outputs == 1 ? e_.class_of(v.view) : g_.project(e_.class_of(v.view), i);
-      NodeId quantizer = quantizer_in(made, integers[1], integers[2]);
-      if (quantizer == kNone) quantizer = quantizer_in(integers[0], integers[1], integers[2]);
-      if (quantizer == kNone) continue;
       Id part = in_role(g_, UnitRole::kPart, op, of);
       if (outputs != 1) part = g_.project(part, i);
-      found_.emplace_back(made, in_role(g_, UnitRole::kLast, e_.node(quantizer).op, std::array{part, integers[1], integers[2]}));
+      found_.emplace_back(made, in_role(g_, UnitRole::kLast, v.quantize, std::array{part, integers[1], integers[2]}));
+    }
+  }
+
+  // Of floats that rules turned, such as those of single heads, nobody has made the integers.
+  void add_views(const Floats& f) {
+    std::vector<NodeId> views;
+    for (const NodeId user : e_.class_users(e_.find(f.id))) {
+      const ENode view = e_.node(user);
+      if (turns(g_.key(view.op)) && g_.key(view.op).role == UnitRole::kNone && e_.find(view.children[0]) == e_.find(f.id))
+        views.push_back(user);
+    }
+    for (const NodeId view : views) {
+      const Id made = e_.find(e_.class_of(view));
+      if (g_.facts(made).constant || !turned_.insert(view).second) continue;
+      std::vector<Id> of = children_of(view);
+      of[0] = f.dequantized;
+      const Id part = in_role(g_, UnitRole::kPart, e_.node(view).op, of);
+      const Id integers = in_role(g_, UnitRole::kLast, f.quantize, std::array{part, f.scale, f.zero});
+      if (const Id known = integers_of(made, f.scale, f.zero); known != kNone) {  // their QuantizeLinear may be that of these very floats
+        found_.emplace_back(known, integers);
+        continue;
+      }
+      const Id again = g_.add(g_.key(f.dequantize), std::array{integers, f.scale, f.zero});
+      found_.emplace_back(made, again);
+      floats_.push_back({made, again, f.dequantize, f.quantize, f.scale, f.zero});
     }
   }
 
   void add(const Joined& j) {
-    const OpId op = e_.node(j.concat).op, quantize = e_.node(j.quantize).op, dequantize = e_.node(j.dequantize).op;
+    const OpId op = e_.node(j.concat).op, dequantize = e_.node(j.dequantize).op;
     const std::vector<Id> integers = children_of(j.dequantize);
     std::vector<Id> of = children_of(j.concat);
     for (Id& part : of) {
       if (is_float_tensor(g_.facts(part))) {
         if (g_.facts(part).constant || holds(part)) continue;
-        part = g_.add(g_.key(quantize), std::array{part, integers[1], integers[2]});
-      } else if (quantizer_in(part, integers[1], integers[2]) == kNone) {
+        part = g_.add(g_.key(j.quantize), std::array{part, integers[1], integers[2]});
+      } else if (!is_quantized_by(part, integers[1], integers[2])) {
         return;
       }
       part = g_.add(g_.key(dequantize), std::array{part, integers[1], integers[2]});
     }
     const Id part = in_role(g_, UnitRole::kPart, op, of);
-    found_.emplace_back(integers[0], in_role(g_, UnitRole::kLast, quantize, std::array{part, integers[1], integers[2]}));
+    found_.emplace_back(integers[0], in_role(g_, UnitRole::kLast, j.quantize, std::array{part, integers[1], integers[2]}));
+  }
+
+  Id integers_of(Id dequantized, Id scale, Id zero) const {
+    for (const NodeId n : e_.class_nodes(e_.find(dequantized)))
+      if (const ENode node = e_.node(n); is_quantizer(g_.key(node.op), "DequantizeLinear") && is_by(node, scale, zero))
+        return node.children[0];
+    return kNone;
   }
 
   bool holds(Id dequantized) const {
@@ -221,8 +278,11 @@ class ViewsOfIntegers {
 
   OnnxEGraph& g_;
   EGraph& e_;
+  absl::flat_hash_map<std::pair<Id, Id>, OpId> quantizers_;  // by scale and zero point
   std::vector<View> views_;
   std::vector<Joined> joined_;
+  std::vector<Floats> floats_;
+  absl::flat_hash_set<NodeId> turned_;
   std::vector<std::pair<Id, Id>> found_;
 };
 
@@ -284,9 +344,13 @@ void KeptQuantizers::reach_other_forms(absl::flat_hash_set<Id>& values, const ab
 // Constants that are computed from quantized weights, a turned one for example.
 void KeptQuantizers::note_what_weights_make() {
   std::vector<Id> open;
+  absl::flat_hash_set<Id> tuples;
   const auto reach = [&](Id id) {
     const Facts& f = g_.facts(id);
-    if (f.constant && is_float_tensor(f) && !is_one_number(g_, f) && of_weights_.insert(id).second) open.push_back(id);
+    const bool is_new = f.kind == Facts::Kind::kTensor
+                            ? f.constant && is_float_tensor(f) && !is_one_number(g_, f) && of_weights_.insert(id).second
+                            : tuples.insert(id).second;
+    if (is_new) open.push_back(id);
   };
   for (const Id id : dequantized_) reach(id);
   while (!open.empty()) {

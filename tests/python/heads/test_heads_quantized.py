@@ -39,6 +39,7 @@ def quantized(model, activations, seed=0):
             if array.dtype == np.float32:
                 low, high = ranges.get(name, (0.0, 0.0))
                 ranges[name] = (min(low, float(array.min())), max(high, float(array.max())))
+    given = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     nodes, constants, parameters = [], list(model.graph.initializer), {}
 
     def parameters_of(name):
@@ -58,7 +59,11 @@ def quantized(model, activations, seed=0):
             return name
         if name not in between:
             of = parameters_of(name)
-            nodes.append(helper.make_node("QuantizeLinear", [name, *of], [f"{name}_q"]))
+            if name in given:
+                scale, zero = (numpy_helper.to_array(t) for t in constants[-2:])
+                constants.append(tensor(f"{name}_q", np.clip(np.rint(given[name] / scale) + zero, np.iinfo(dtype).min, np.iinfo(dtype).max).astype(dtype)))
+            else:
+                nodes.append(helper.make_node("QuantizeLinear", [name, *of], [f"{name}_q"]))
             nodes.append(helper.make_node("DequantizeLinear", [f"{name}_q", *of], [f"{name}_d"]))
             between[name] = f"{name}_d"
         return between[name]
@@ -123,6 +128,32 @@ def test_masks_are_added_between_quantizers(tmp_path):
     assert {op: counts[op] for op in ("Mul", "MatMul", "Add", "Softmax")} == {"Mul": 8, "MatMul": 8, "Add": 4, "Softmax": 4}
     assert count(result)[0] == {"Mul": 8, "MatMul": 8, "Add": 4, "Softmax": 4}
     feeds = heads_graphs.draw(model, 3)
+    assert steps(model, feeds, result) <= 1e-4
+
+
+def projected(heads=4, size=8, tokens=6):
+    """Attention behind projections with biases, as exporters write an encoder's."""
+    g, random, width = heads_graphs.Graph(), np.random.default_rng(0), heads * size
+    def projection(x, name):
+        made = g.add("Add", g.add("MatMul", x, g.constant(random.normal(0, 0.2, (width, width)))), g.constant(random.normal(0, 0.1, width)))
+        return g.reshape(made, [2, tokens, heads, size]) if name != "out" else made
+    q, k, v = (projection("x", name) for name in "qkv")
+    scores = g.add("Mul", g.add("MatMul", g.transpose(q, [0, 2, 1, 3]), g.transpose(k, [0, 2, 3, 1])), g.constant(size**-0.5))
+    weights = g.add("Softmax", g.add("Add", scores, "mask"), axis=-1)
+    together = g.reshape(g.transpose(g.add("MatMul", weights, g.transpose(v, [0, 2, 1, 3])), [0, 2, 1, 3]), [2, tokens, width])
+    shapes = {"x": ([2, tokens, width],), "mask": ([2, 1, tokens, tokens],)}
+    return g.model(shapes, {"y": (projection(together, "out"), [2, tokens, width])})
+
+
+@pytest.mark.parametrize("activations", [np.uint8, np.int16], ids=lambda d: d.__name__)
+def test_projections_stay_whole(tmp_path, activations):
+    """Heads come apart behind the sum with the bias, whose weights are quantized; views of single heads have quantizers, too."""
+    model = quantized(projected(), activations)
+    result = optimized(tmp_path, model, "--target", "qnn-htp", "--prefer", "single-heads")
+    (before, weights), (after, weights_after) = count(model), count(result)
+    assert before == {"MatMul": 6, "Add": 4, "Mul": 1, "Softmax": 1} and weights == 8
+    assert after == {"MatMul": 4 + 2 * 4, "Add": 3 + 4, "Mul": 4, "Softmax": 4} and weights_after == 8
+    feeds = heads_graphs.draw(model, 5)
     assert steps(model, feeds, result) <= 1e-4
 
 
