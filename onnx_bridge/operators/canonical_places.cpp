@@ -1,5 +1,6 @@
 // One spelling of places along an axis whose size is known: counted from the front, within it.
 #include <algorithm>
+#include <limits>
 
 #include "onnx_bridge/operators/canonical_util.h"
 
@@ -34,10 +35,13 @@ std::int64_t place_within(std::int64_t at, std::int64_t size) {
   return std::clamp<std::int64_t>(at < 0 ? std::max(at, -size) + size : at, 0, size);
 }
 
+// What ONNX Runtime leaves out at load, for it says so whatever the size.
+bool takes_all(std::int64_t start, std::int64_t end) { return start == 0 && end >= std::numeric_limits<std::int32_t>::max(); }
+
 void within_axes(Job& job, Cut& cut) {
   for (std::size_t i = 0; i < cut.axes.size(); ++i) {
     const auto size = job.dim(0, static_cast<int>(cut.axes[i]));
-    if (!size || cut.steps[i] <= 0) continue;
+    if (!size || cut.steps[i] <= 0 || takes_all(cut.starts[i], cut.ends[i])) continue;
     cut.starts[i] = place_within(cut.starts[i], *size);
     cut.ends[i] = std::max(cut.starts[i], place_within(cut.ends[i], *size));
   }
