@@ -41,7 +41,7 @@ bool takes_all(std::int64_t start, std::int64_t end) { return start == 0 && end 
 void within_axes(Job& job, Cut& cut) {
   for (std::size_t i = 0; i < cut.axes.size(); ++i) {
     const auto size = job.dim(0, static_cast<int>(cut.axes[i]));
-    if (!size || cut.steps[i] <= 0 || takes_all(cut.starts[i], cut.ends[i])) continue;
+    if (!size || cut.steps[i] <= 0 || (cut.steps[i] == 1 && takes_all(cut.starts[i], cut.ends[i]))) continue;
     cut.starts[i] = place_within(cut.starts[i], *size);
     cut.ends[i] = std::max(cut.starts[i], place_within(cut.ends[i], *size));
   }

@@ -127,7 +127,6 @@ void split_is_slices(const Views& v, const Match& m, Unions& unions) {
   const int parts = v.g.key(m.ops.back()).outputs;
   const auto sizes = axis ? sizes_of_parts(v, m, *axis, parts) : std::nullopt;
   if (!sizes || std::ssize(*sizes) != parts || !may_be_cut(v.g, m.classes[0])) return;
-  if (!useful(std::ranges::any_of(*sizes, [](std::int64_t size) { return size > 1; }))) return;  // a stack, whose parts have many views
   const auto at = static_cast<std::int64_t>(*axis);
   std::int64_t first = 0;
   for (int i = 0; i < parts; ++i) {
