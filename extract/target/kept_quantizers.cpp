@@ -114,12 +114,22 @@ Id in_role(OnnxEGraph& g, UnitRole role, OpId op, std::span<const Id> children) 
 }
 
 // DequantizeLinear by one scale that no product or quotient of a float leaves, so that QuantizeLinear by it gives the same integers.
-bool keeps_integers(const OnnxEGraph& g, const ENode& dequantize) {
-  const Facts& scale = g.facts(dequantize.children[1]);
-  if (dequantize.children.size() != 3 || !scale.value || scale.dtype != DType::kFloat || g.facts(dequantize.children[0]).constant)
+bool keeps_integers(const OnnxEGraph& g, const ENode& dequantize, Id made) {
+  if (dequantize.children.size() != 3) return false;
+  const Facts &of = g.facts(dequantize.children[0]), &scale = g.facts(dequantize.children[1]);
+  const bool is_small = of.dtype == DType::kInt8 || of.dtype == DType::kUint8 || of.dtype == DType::kInt16 || of.dtype == DType::kUint16;
+  if (!is_small || of.constant || g.facts(made).dtype != DType::kFloat || !scale.value || scale.dtype != DType::kFloat || scale.rank() != 0)
     return false;
-  const float of = scale.value->size() == 1 && scale.rank() == 0 ? scale.value->data<float>()[0] : 0;
-  return of >= 1e-30F && of <= 1e30F;
+  const float by = scale.value->data<float>()[0];
+  return by >= 1e-30F && by <= 1e30F;
+}
+
+// QuantizeLinear that divides floats as floats.
+bool divides_floats(const OnnxEGraph& g, const ENode& quantize) {
+  const Attribute* precision = find_attribute(g.key(quantize.op).attributes, "precision");
+  const auto is_float = [&](Id id) { return g.facts(id).dtype == DType::kFloat; };
+  return quantize.children.size() == 3 && is_float(quantize.children[0]) && is_float(quantize.children[1]) &&
+         (!precision || precision->i() <= 1);
 }
 
 // Finds integers, quantized by one scale, that rules made by a view or a Concat, and gives each a second form: DequantizeLinear, the view,
@@ -133,9 +143,9 @@ class ViewsOfIntegers {
     for (const Id id : e_.classes())
       for (const NodeId n : e_.class_nodes(id)) {
         const ENode node = e_.node(n);
-        if (is_quantizer(g_.key(node.op), "QuantizeLinear") && node.children.size() == 3)
+        if (is_quantizer(g_.key(node.op), "QuantizeLinear") && divides_floats(g_, node))
           quantizers_.try_emplace({e_.find(node.children[1]), e_.find(node.children[2])}, node.op);
-        if (is_quantizer(g_.key(node.op), "DequantizeLinear") && keeps_integers(g_, node)) dequantized.push_back(n);
+        if (is_quantizer(g_.key(node.op), "DequantizeLinear") && keeps_integers(g_, node, id)) dequantized.push_back(n);
       }
     for (const NodeId n : dequantized) note(n);
     for (const View& view : views_) add(view);
