@@ -107,6 +107,17 @@ std::vector<Quantized> quantized_of(const OnnxEGraph& g, const Lowered& lowered)
   return out;
 }
 
+bool holds_quantizer(const OnnxEGraph& g, Id id, std::string_view quantizer) {
+  const EGraph& e = g.egraph();
+  return std::ranges::any_of(e.class_nodes(e.find(id)), [&](NodeId n) { return is_quantizer(g.key(e.node(n).op), quantizer); });
+}
+
+// Whether a quantizer has these: its scale, and its zero point if it has one.
+bool has_parameters(const EGraph& e, const ENode& quantizer, std::span<const Id> parameters) {
+  const auto find = [&](Id id) { return e.find(id); };
+  return std::ranges::equal(quantizer.children | std::views::drop(1), parameters, {}, find, find);
+}
+
 Id in_role(OnnxEGraph& g, UnitRole role, OpId op, std::span<const Id> children) {
   OpKey key = g.key(op);
   key.role = role;
@@ -195,9 +206,7 @@ class ViewsOfIntegers {
       if (is_quantizer_by(n, scale, zero)) note_joined(e_.node(n).children[0]);
   }
 
-  static bool is_plain_view(const OpKey& key) {
-    return key.role == UnitRole::kNone && has(Trait::kMovement, key) && !is_of_standard(key, "Concat");
-  }
+  static bool is_plain_view(const OpKey& key) { return key.role == UnitRole::kNone && has(Trait::kMovement, key); }
 
   bool is_quantized_by(Id id, Id scale, Id zero) const {
     return std::ranges::any_of(e_.class_nodes(e_.find(id)), [&](NodeId n) { return is_quantizer_by(n, scale, zero); });
@@ -208,10 +217,7 @@ class ViewsOfIntegers {
     return is_quantizer(g_.key(node.op), "QuantizeLinear") && is_by(node, scale, zero);
   }
 
-  bool is_by(const ENode& quantizer, Id scale, Id zero) const {
-    return quantizer.children.size() == 3 && e_.find(quantizer.children[1]) == e_.find(scale) &&
-           e_.find(quantizer.children[2]) == e_.find(zero);
-  }
+  bool is_by(const ENode& quantizer, Id scale, Id zero) const { return has_parameters(e_, quantizer, std::array{scale, zero}); }
 
   void add(const View& v) {
     const OpId op = e_.node(v.view).op;
@@ -258,7 +264,7 @@ class ViewsOfIntegers {
     std::vector<Id> of = children_of(j.concat);
     for (Id& part : of) {
       if (is_float_tensor(g_.facts(part))) {
-        if (g_.facts(part).constant || holds(part)) continue;
+        if (g_.facts(part).constant || holds_quantizer(g_, part, "DequantizeLinear")) continue;
         part = g_.add(g_.key(j.quantize), std::array{part, integers[1], integers[2]});
       } else if (!is_quantized_by(part, integers[1], integers[2])) {
         return;
@@ -274,11 +280,6 @@ class ViewsOfIntegers {
       if (const ENode node = e_.node(n); is_quantizer(g_.key(node.op), "DequantizeLinear") && is_by(node, scale, zero))
         return node.children[0];
     return kNone;
-  }
-
-  bool holds(Id dequantized) const {
-    return std::ranges::any_of(e_.class_nodes(e_.find(dequantized)),
-                               [&](NodeId n) { return is_quantizer(g_.key(e_.node(n).op), "DequantizeLinear"); });
   }
 
   std::vector<Id> children_of(NodeId n) const {
@@ -370,24 +371,21 @@ void KeptQuantizers::note_what_weights_make() {
   }
 }
 
-bool KeptQuantizers::holds(Id id, std::string_view quantizer) const {
-  return std::ranges::any_of(e_.class_nodes(e_.find(id)), [&](NodeId n) { return is_quantizer(g_.key(e_.node(n).op), quantizer); });
-}
-
 // Integers of several quantizers side by side, such as those of single heads.
 bool KeptQuantizers::is_joined(const ENode& node) const {
   return is_of_standard(g_.key(node.op), "Concat") &&
-         std::ranges::all_of(node.children, [&](Id child) { return holds(child, "QuantizeLinear"); });
+         std::ranges::all_of(node.children, [&](Id child) { return holds_quantizer(g_, child, "QuantizeLinear"); });
 }
 
 // Integers of a quantizer, moved.
 bool KeptQuantizers::is_quantized_view(const ENode& node) const {
   const OpKey& key = g_.key(node.op);
   if (node.children.empty()) return false;
-  if (key.op_type != kProjOp || key.domain != "#") return has(Trait::kMovement, key) && holds(node.children[0], "QuantizeLinear");
+  if (key.op_type != kProjOp || key.domain != "#")
+    return has(Trait::kMovement, key) && holds_quantizer(g_, node.children[0], "QuantizeLinear");
   return std::ranges::any_of(e_.class_nodes(e_.find(node.children[0])), [&](NodeId n) {
     const ENode of = e_.node(n);
-    return is_of_standard(g_.key(of.op), "Split") && holds(of.children[0], "QuantizeLinear");
+    return is_of_standard(g_.key(of.op), "Split") && holds_quantizer(g_, of.children[0], "QuantizeLinear");
   });
 }
 
@@ -397,7 +395,7 @@ bool KeptQuantizers::reads_dequantized(const ENode& node) const {
     return std::ranges::any_of(e_.class_nodes(e_.find(node.children[0])), [&](NodeId n) { return reads_dequantized(e_.node(n)); });
   return std::ranges::all_of(node.children, [&](Id child) {
     const Facts& f = g_.facts(child);
-    if (!is_float_tensor(f) || holds(child, "DequantizeLinear")) return true;
+    if (!is_float_tensor(f) || holds_quantizer(g_, child, "DequantizeLinear")) return true;
     return f.constant && f.shape && (f.shape->size() <= 1 || is_one_number(g_, f));
   });
 }
@@ -412,16 +410,11 @@ bool KeptQuantizers::is_of_unit(Id id) const {
 
 // Of a Concat in front of a QuantizeLinear, the parts that are dequantized by other parameters: a compiler converts each.
 double KeptQuantizers::converted_parts(const ENode& quantize) const {
-  const auto is_by = [&](const ENode& other) {
-    return std::ranges::equal(
-        other.children | std::views::drop(1), quantize.children | std::views::drop(1), {}, [&](Id id) { return e_.find(id); },
-        [&](Id id) { return e_.find(id); });
-  };
   const auto is_converted = [&](Id part) {
     bool any = false;
     for (const NodeId n : e_.class_nodes(e_.find(part)))
       if (const ENode node = e_.node(n); is_quantizer(g_.key(node.op), "DequantizeLinear")) {
-        if (is_by(node)) return false;
+        if (has_parameters(e_, node, quantize.children.subspan(1))) return false;
         any = true;
       }
     return any;
@@ -469,8 +462,7 @@ void add_kept_units(OnnxEGraph& g, const Lowered& lowered) {
     return s->node && lowest_opset(*s->node, inputs).value_or(opset + 1) <= opset;
   };
   const auto is_one_with_its_dequantizer = [&](const Quantized& unit) {
-    const Id id = e.find(unit.op->outputs[unit.output]);
-    return std::ranges::any_of(e.class_nodes(id), [&](NodeId n) { return is_quantizer(g.key(e.node(n).op), "DequantizeLinear"); });
+    return holds_quantizer(g, unit.op->outputs[unit.output], "DequantizeLinear");
   };
   std::vector<std::pair<Id, Id>> equal = ViewsOfIntegers(g).find();
   for (const Quantized& unit : quantized_of(g, lowered)) {

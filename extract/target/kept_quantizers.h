@@ -25,7 +25,6 @@ class KeptQuantizers {
   // Adds to `values` their other forms, but for `others` and what stands behind these.
   void reach_other_forms(absl::flat_hash_set<Id>& values, const absl::flat_hash_set<Id>& others) const;
   void note_what_weights_make();
-  bool holds(Id id, std::string_view quantizer) const;
   bool is_joined(const ENode& node) const;
   bool is_quantized_view(const ENode& node) const;
   bool reads_dequantized(const ENode& node) const;

@@ -144,14 +144,14 @@ bool is_of_choices(const LoadFusion& fusion) {
 
 absl::StatusOr<LoadPattern> parse_load_pattern(std::string_view text) { return Parser(text).whole(); }
 
-absl::StatusOr<std::vector<LoadFusion>> parse_load_fusions(std::string_view list) {
+namespace {
+
+absl::StatusOr<std::vector<LoadFusion>> load_fusions_in(const nlohmann::json& list) {
   using Names = std::vector<std::string>;
-  const auto all = read_json(std::string(list));
-  if (!all.ok()) return all.status();
   std::vector<LoadFusion> out;
-  for (const auto& f : *all) {
+  for (const auto& f : list) {
     LoadFusion& fusion = out.emplace_back();
-    fusion.text = f.at("pattern"), fusion.becomes_text = f.at("becomes"), fusion.json = f.dump();
+    fusion.text = f.at("pattern"), fusion.becomes_text = f.at("becomes");
     absl::StatusOr<LoadPattern> pattern = parse_load_pattern(fusion.text), becomes = parse_load_pattern(fusion.becomes_text);
     if (!pattern.ok()) return pattern.status();
     if (!becomes.ok()) return becomes.status();
@@ -176,8 +176,18 @@ absl::StatusOr<std::vector<LoadFusion>> parse_load_fusions(std::string_view list
   return out;
 }
 
+}  // namespace
+
+absl::StatusOr<std::vector<LoadFusion>> parse_load_fusions(std::string_view list) {
+  const auto all = read_json(std::string(list));
+  if (!all.ok()) return all.status();
+  auto out = load_fusions_in(*all);
+  for (std::size_t i = 0; out.ok() && i < out->size(); ++i) (*out)[i].json = all->at(i).dump();
+  return out;
+}
+
 const std::vector<LoadFusion>& known_load_fusions() {
-  static const std::vector<LoadFusion> known = *parse_load_fusions(read_json(std::string(kFusions))->at("fusions").dump());
+  static const std::vector<LoadFusion> known = *load_fusions_in(read_json(std::string(kFusions))->at("fusions"));
   return known;
 }
 

@@ -49,7 +49,7 @@ absl::StatusOr<LoadPattern> parse_load_pattern(std::string_view text);
 // Spellings that the runtime fuses. Values between the operators are read by them alone, and are no outputs of the graph.
 struct LoadFusion {
   std::string text, becomes_text;                                         // as they were given
-  std::string json;                                                       // all of it
+  std::string json;                                                       // all of it, of a target's own
   LoadPattern pattern, becomes;                                           // `becomes`: an operator of values, or one of these
   std::map<std::string, std::vector<int>> ranks;                          // by value: what its rank may be
   std::map<std::string, std::string> last_axis;                           // by value: it is the last axis of this one

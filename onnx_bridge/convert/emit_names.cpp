@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -5,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "fmt/format.h"
 #include "onnx_bridge/convert/emit_parts.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_traits.h"
 
@@ -66,6 +68,9 @@ bool is_quantized_when_turned(const Readers<Value>& readers, const Value& value)
 // ONNX Runtime (1.20 to 1.32) moves a QuantizeLinear in front of Transposes even where what these turn is an output, which is then
 // quantized. Such an output stays a copy of the value, unless the model itself has it so.
 std::vector<bool> ValueNames::copied_outputs(const SelectedNodes& nodes) const {
+  const auto quantizes = [&](const EmitUnit& unit) { return is_of_standard(task_.g.key(task_.e().node(unit.node).op), "QuantizeLinear"); };
+  if (std::ranges::none_of(nodes.units, quantizes)) return std::vector<bool>(task_.lowered.roots.size());
+  std::vector<bool> out;
   Readers<Id> readers;
   Readers<std::string> readers_in_model;
   const auto concerns = [](std::string_view op) { return op == "QuantizeLinear" || has(Trait::kMovement, op); };
@@ -75,7 +80,6 @@ std::vector<bool> ValueNames::copied_outputs(const SelectedNodes& nodes) const {
   for (const Node& node : task_.model().graph.nodes)
     if (node.domain.empty() && concerns(node.op_type) && !node.inputs.empty() && !node.outputs.empty())
       readers_in_model[node.inputs[0]].emplace_back(node.op_type, node.outputs[0]);
-  std::vector<bool> out;
   for (std::size_t i = 0; i < task_.lowered.roots.size(); ++i)
     out.push_back(is_quantized_when_turned(readers, task_.e().find(task_.lowered.roots[i])) &&
                   !is_quantized_when_turned(readers_in_model, task_.model().graph.outputs[i].name));

@@ -32,6 +32,10 @@ absl::StatusOr<Canonical> from_canonical(const Node& node, std::int64_t opset, s
 bool is_axes_input(const OpSchema& schema, std::size_t input);
 // The same axes counted from the front; nullopt where none is negative, one is out of range, or they are no int64.
 std::optional<Tensor> axes_from_front(const Tensor& axes, std::int64_t rank);
+// A place along an axis of this size as Slice and Shape read it: counted from the front, and within the axis.
+std::int64_t place_within(std::int64_t at, std::int64_t size);
+// The sizes of a Split of this size into a number of parts; nullopt: there is no such one.
+std::optional<std::vector<std::int64_t>> sizes_of_parts(std::int64_t size, std::int64_t parts);
 // The lowest opset of the node's domain that can express it with these inputs' dtypes; nullopt: none.
 std::optional<std::int64_t> lowest_opset(const Node& node, std::span<const Facts* const> inputs);
 

@@ -4,6 +4,21 @@
 
 #include "onnx_bridge/operators/canonical_util.h"
 
+namespace saturate {
+
+std::int64_t place_within(std::int64_t at, std::int64_t size) {
+  return std::clamp<std::int64_t>(at < 0 ? std::max(at, -size) + size : at, 0, size);
+}
+
+std::optional<std::vector<std::int64_t>> sizes_of_parts(std::int64_t size, std::int64_t parts) {
+  if (parts < 1) return std::nullopt;
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts), (size + parts - 1) / parts);
+  sizes.back() = size - sizes[0] * (parts - 1);
+  return sizes.back() < 0 ? std::nullopt : std::optional(std::move(sizes));
+}
+
+}  // namespace saturate
+
 namespace saturate::canonical {
 namespace {
 
@@ -29,10 +44,6 @@ std::optional<Cut> cut_of(const Job& job, std::int64_t rank) {
     if (a < 0) a += rank;
   }
   return cut;
-}
-
-std::int64_t place_within(std::int64_t at, std::int64_t size) {
-  return std::clamp<std::int64_t>(at < 0 ? std::max(at, -size) + size : at, 0, size);
 }
 
 // What ONNX Runtime leaves out at load, for it says so whatever the size.
@@ -78,11 +89,9 @@ void normalize_split(Job& job) {
   const auto size = job.dim(0, static_cast<int>(job.int_attribute("axis", 0)));
   const std::int64_t parts = job.int_attribute("num_outputs", 0);
   if (!size || job.has(1) || parts != static_cast<std::int64_t>(job.node.outputs.size())) return;
-  const std::int64_t each = (*size + parts - 1) / parts, last = *size - each * (parts - 1);
-  if (last < 0) return;
-  Ints sizes(static_cast<std::size_t>(parts), each);
-  sizes.back() = last;
-  job.set_input(1, job.constant("sizes", sizes));
+  const auto sizes = sizes_of_parts(*size, parts);
+  if (!sizes) return;
+  job.set_input(1, job.constant("sizes", *sizes));
   erase(job.node, "num_outputs");
 }
 

@@ -310,8 +310,8 @@ void normalize_axes_input(Job& job, int rank) {
 // The range of Shape as [start, end) in order; no end where it is the rank.
 void normalize_shape(Job& job, std::int64_t rank) {
   std::int64_t start = job.int_attribute("start", 0), end = job.int_attribute("end", rank);
-  start = std::clamp<std::int64_t>(start < 0 ? std::max(start, -rank) + rank : start, 0, rank);
-  end = std::clamp<std::int64_t>(end < 0 ? std::max(end, -rank) + rank : end, start, rank);
+  start = place_within(start, rank);
+  end = std::max(start, place_within(end, rank));
   set(job.node, Attribute::of("start", start));
   erase(job.node, "end");
   if (end < rank) set(job.node, Attribute::of("end", end));

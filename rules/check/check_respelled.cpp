@@ -10,8 +10,6 @@
 #include "rules/language/parse_lexer.h"
 
 namespace saturate {
-namespace {}  // namespace
-
 // What a rule is, in text or in C++.
 struct Respeller::Tested {
   const Rule* graph;  // its left side, or a graph that a native rule has for an example

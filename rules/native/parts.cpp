@@ -4,6 +4,7 @@
 #include <map>
 
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/operators/canonical.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
 
@@ -34,8 +35,7 @@ std::optional<Stretch> part_of(const Views& v, std::span<const Id> children, Id 
   if (!first || !last || !axes || axes->size() != 1 || first->size() != 1 || last->size() != 1) return std::nullopt;
   const auto size = v.g.dims().value((*dims)[axes->front()]);
   if (!size) return std::nullopt;
-  const auto within = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? std::max(at, -*size) + *size : at, 0, *size); };
-  return Stretch{axes->front(), within(first->front()), within(last->front()), id};
+  return Stretch{axes->front(), place_within(first->front(), *size), place_within(last->front(), *size), id};
 }
 
 // Parts that lie behind one another from the beginning to `size`, the longest first where there are several; empty where there are none.
@@ -109,14 +109,12 @@ void slices_are_split(const Views& v, const Match& m, Unions& unions) {
   for (std::size_t i = 0; i < all.size(); ++i) unions.emplace_back(all[i].id, v.g.project(split, static_cast<int>(i)));
 }
 
-// The sizes of the parts of a Split; of one into a number of parts the last is what is left.
-std::optional<std::vector<std::int64_t>> sizes_of_parts(const Views& v, const Match& m, std::size_t axis, int parts) {
+// The sizes of the parts of a Split.
+std::optional<std::vector<std::int64_t>> sizes_of_split(const Views& v, const Match& m, std::size_t axis, int parts) {
   if (m.classes.size() == 3) return v.ints(m.classes[1]);
   const auto size = v.g.dims().value((*v.shape(m.classes[0]))[axis]);
   if (!size || v.int_attribute(m.ops.back(), "num_outputs", parts) != parts) return std::nullopt;
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts), (*size + parts - 1) / parts);
-  sizes.back() = *size - sizes[0] * (parts - 1);
-  return sizes.back() < 0 ? std::nullopt : std::optional(sizes);
+  return sizes_of_parts(*size, parts);
 }
 
 // Classes: the tensor, the sizes where they are given, the tuple. (Rules make a Split to have all of its parts: there a Slice for each
@@ -125,7 +123,7 @@ void split_is_slices(const Views& v, const Match& m, Unions& unions) {
   if (!useful(v.g.egraph().made_by(m.matched.back()) == kNone)) return;
   const auto axis = v.axis(m.ops.back(), m.classes[0]);
   const int parts = v.g.key(m.ops.back()).outputs;
-  const auto sizes = axis ? sizes_of_parts(v, m, *axis, parts) : std::nullopt;
+  const auto sizes = axis ? sizes_of_split(v, m, *axis, parts) : std::nullopt;
   if (!sizes || std::ssize(*sizes) != parts || !may_be_cut(v.g, m.classes[0])) return;
   const auto at = static_cast<std::int64_t>(*axis);
   std::int64_t first = 0;
