@@ -18,6 +18,7 @@ What is in OUT.json for the same tools (by the bytes of each) and options is not
 import argparse
 import collections
 import concurrent.futures
+import functools
 import hashlib
 import itertools
 import json
@@ -172,22 +173,27 @@ def operators_after_load(path):
 
 def timed(model, paths, rounds, seed):
     """Medians of the paired ratios to the first path with their intervals, and the seconds of that."""
-    clock, sessions = time.process_time, []
+    runs = []
     for path in paths:
         session = new_session(path)
         feeds = feeds_of(session, model)
         session.run(None, feeds)
-        sessions.append((session, feeds))
+        runs.append(functools.partial(session.run, None, feeds))
+    return in_turns(runs, rounds, seed)
+
+
+def in_turns(runs, rounds, seed):
+    """Medians of the paired ratios to the first of some calls with their intervals, and the seconds of that; processor time, in turns."""
+    clock = time.process_time
     start = clock()
-    sessions[0][0].run(None, sessions[0][1])
+    runs[0]()
     repeats = max(1, math.ceil(LEAST_SECONDS / max(1e-6, clock() - start)))
-    times, rng = [[] for _ in paths], random.Random(seed)
+    times, rng = [[] for _ in runs], random.Random(seed)
     for _ in range(rounds):
-        for i in rng.sample(range(len(paths)), len(paths)):
-            session, feeds = sessions[i]
+        for i in rng.sample(range(len(runs)), len(runs)):
             start = clock()
             for _ in range(repeats):
-                session.run(None, feeds)
+                runs[i]()
             times[i].append((clock() - start) / repeats)
     return [interval([t / first for t, first in zip(own, times[0])]) for own in times], statistics.median(times[0])
 

@@ -12,10 +12,10 @@ the two differ, the original in ONNX Runtime says which of them is off. A result
 """
 import argparse
 import collections
+import functools
 import json
 import math
 import pathlib
-import random
 import shlex
 import subprocess
 import sys
@@ -98,27 +98,15 @@ def executed(path, precision):
 
 def timed(paths, spec, precision, rounds, seed):
     """Medians of the paired ratios to the first path with their intervals, and the seconds of that."""
-    clock, requests = time.process_time, []
-    feeds = feeds_of(paths[0], spec)
+    feeds, runs = feeds_of(paths[0], spec), []
     for path in paths:
         model = compiled(path, precision)
         known = {name for port in model.inputs for name in port.names}
         request = model.create_infer_request()
         own = {name: value for name, value in feeds.items() if name in known}
         request.infer(own)
-        requests.append((request, own))
-    start = clock()
-    requests[0][0].infer(requests[0][1])
-    repeats = max(1, math.ceil(trained.LEAST_SECONDS / max(1e-6, clock() - start)))
-    times, rng = [[] for _ in paths], random.Random(seed)
-    for _ in range(rounds):
-        for i in rng.sample(range(len(paths)), len(paths)):
-            request, own = requests[i]
-            start = clock()
-            for _ in range(repeats):
-                request.infer(own)
-            times[i].append((clock() - start) / repeats)
-    return [trained.interval([t / first for t, first in zip(own, times[0])]) for own in times], trained.statistics.median(times[0])
+        runs.append(functools.partial(request.infer, own))
+    return trained.in_turns(runs, rounds, seed)
 
 
 def sources(folder, args):
