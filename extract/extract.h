@@ -17,15 +17,16 @@ namespace saturate {
 struct AskedOfNodes;  // extract/onnx_problem.h
 
 struct ExtractOptions {
-  std::int64_t opset_limit = 23;     // operators made by rules must exist in this opset of ai.onnx
-  bool keep_quantizers = false;      // as extract/target/kept_quantizers.h says
-  bool lowers_opset = false;         // the model's own operators must, too, wherever rules make something else of them
-  std::set<Id> not_foldable;         // constant classes whose value cannot be computed here
-  std::set<NodeId> left_out;         // e-nodes that are not chosen; none of the model's own
-  std::set<NodeId> avoided;          // e-nodes that count as refused
-  std::map<Id, NodeId> pinned;       // e-nodes that the selection must contain, at any price
-  int improvement_rounds = 8;        // of local search over DAG cost, from the model's own graph
-  std::string extractor = "search";  // of extract/solve/extractors.h; its choice is taken where it costs less
+  std::int64_t opset_limit = 23;      // operators made by rules must exist in this opset of ai.onnx
+  bool keep_quantizers = false;       // as extract/target/kept_quantizers.h says
+  bool lowers_opset = false;          // the model's own operators must, too, wherever rules make something else of them
+  std::set<OperatorName> calls_left;  // functions whose bodies stand in the place of their calls, wherever they can
+  std::set<Id> not_foldable;          // constant classes whose value cannot be computed here
+  std::set<NodeId> left_out;          // e-nodes that are not chosen; none of the model's own
+  std::set<NodeId> avoided;           // e-nodes that count as refused
+  std::map<Id, NodeId> pinned;        // e-nodes that the selection must contain, at any price
+  int improvement_rounds = 8;         // of local search over DAG cost, from the model's own graph
+  std::string extractor = "search";   // of extract/solve/extractors.h; its choice is taken where it costs less
   double extractor_seconds = 10;
   double per_constant_byte = 0;  // of the cost, what each byte of constants counts beside what the cost model says of it
   double memory_slack = 0;       // share of the cost that may be given away for less memory at the peak (extract/peak_memory.h)

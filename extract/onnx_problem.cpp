@@ -28,6 +28,8 @@ namespace {
 // An operator that the asked opset lacks counts as more than a result can hold of those that the target refuses: it can't be written at
 // all.
 constexpr double kLacking = 1 << 30;
+// A call that is left counts more than a body of any size that lacks: then the error tells of the operator.
+constexpr double kLeftCall = kLacking * (1 << 20);
 
 // As many refused operators as an e-node that is avoided counts: more than it takes to break a unit that is kept (kept_quantizers.cpp).
 constexpr double kAvoided = 16;
@@ -358,11 +360,13 @@ class ProblemBuilder {
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
     if (!original && !taken && in_opset != true && !may_be_at_border(key)) return kInfinity;
     if (!original && !runs_where_model_does(node, id, key)) return kInfinity;
-    const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
+    const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0) + (is_left(key) ? kLeftCall : 0);
     const double cost = cost_of(id, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
     const Price price{refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
     return kept_ ? price + kept_->surcharge(cost_, e_.find(id), node, original) : price;
   }
+
+  bool is_left(const OpKey& key) const { return key.version != 0 && options_.calls_left.contains({key.domain, key.op_type}); }
 
   double wish_price(const ENode& node, Id id) const {
     return target_ && !target_->wishes.empty() ? target_->wish_price(site_of(g_, node, id)) : 1;

@@ -1,5 +1,6 @@
 """--opset below the model's: what the older opset lacks is refused by name, types too."""
 import onnx
+import onnxruntime
 import pytest
 from onnx import parser
 
@@ -44,3 +45,19 @@ def test_inputs_that_an_older_opset_wants_of_one_dtype_are_refused(opset):
     with pytest.raises(onnx_saturate.Error, match=f"opset {opset} does not have its dtypes; the lowest that can express it is opset 15"):
         onnx_saturate.optimize(model, opset=opset, verify=False, rules=onnx_saturate.RuleSet.none())
     onnx.checker.check_model(onnx_saturate.optimize(model, opset=15, rules=onnx_saturate.RuleSet.none()), full_check=True)
+
+
+IN_FUNCTIONS = '''<ir_version: 10, opset_import: ["": 23, "local": 1]> g ({dtype}[2,N] x) => ({dtype}[2,N] y, {dtype}[2,N] z) {{ y, z = local.outer (x) }}
+<domain: "local", opset_import: ["": 23]> inner (x) => (y, z) {{ y = Sub (x, x) z = Add (x, y) }}
+<domain: "local", opset_import: ["": 23, "local": 1]> outer (x) => (y, z) {{ y, z = local.inner (x) }}'''
+
+
+def test_types_that_an_older_opset_lacks_are_refused_in_functions():
+    """Where a function stands, nobody knows its dtypes: its body takes the place of its call, and the error is of the opset."""
+    model = parser.parse_model(IN_FUNCTIONS.format(dtype="uint8"))
+    with pytest.raises(onnx_saturate.Error, match="opset 12 is written: that opset does not have the dtypes of its operators"):
+        onnx_saturate.optimize(model, opset=12, verify=False)
+    for opset, dtype in ((14, "uint8"), (12, "int32"), (12, "float")):
+        made = onnx_saturate.optimize(parser.parse_model(IN_FUNCTIONS.format(dtype=dtype)), opset=opset, verify=False)
+        onnx.checker.check_model(made, full_check=True)
+        onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -6,6 +6,7 @@
 #include "extract/target/coarse_units.h"
 #include "extract/target/dies_of.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "tools/pipeline/local_functions.h"
 #include "tools/pipeline/stages.h"
 #include "tools/pipeline/variants_in_graph.h"
 
@@ -90,6 +91,7 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
   options.opset_limit = limit;
   options.keep_quantizers = keeps_quantizers(task);
   options.lowers_opset = limit < grown.model->opset("");
+  if (options.lowers_opset) options.calls_left = functions_of_other_versions(*grown.model, limit);
   options.asked = std::make_shared<AskedOfNodes>();
   if (const auto it = not_computed.find(&grown); it != not_computed.end()) options.not_foldable = it->second;
   task.progress("extract");

@@ -153,6 +153,14 @@ std::vector<Attribute> unusual_attributes(const Rule& function) {
   return out;
 }
 
+bool calls_one_of(const std::set<OperatorName>& functions, const std::vector<Node>& nodes) {
+  return std::ranges::any_of(nodes, [&](const Node& node) {
+    bool any = functions.contains({node.domain, node.op_type});
+    for_each_body(node, [&](const Graph& body) { any = any || calls_one_of(functions, body.nodes); });
+    return any;
+  });
+}
+
 bool same_names(std::vector<std::string> a, std::vector<std::string> b) {
   std::sort(a.begin(), a.end());
   std::sort(b.begin(), b.end());
@@ -200,17 +208,35 @@ bool is_same_function(const Function& function, const RuleSet& rules) {
   return true;
 }
 
-absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& functions, std::int64_t before) {
+std::set<OperatorName> functions_of_other_versions(const Model& model, std::int64_t opset) {
+  std::set<OperatorName> out;
+  for (const Function& f : model.functions) {
+    const auto own = f.opset_imports.find("");
+    if (own != f.opset_imports.end() && !same_in_opset(f.nodes, own->second, opset)) out.emplace(f.domain, f.name);
+  }
+  for (bool grows = !out.empty(); grows;) {
+    grows = false;
+    for (const Function& f : model.functions)
+      if (calls_one_of(out, f.nodes)) grows = out.emplace(f.domain, f.name).second || grows;
+  }
+  return out;
+}
+
+absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& functions, std::int64_t before, bool were_in_place) {
   const std::int64_t opset = model.opset("");
+  const auto stays = [&](const Function& f, const std::string& why) {
+    return absl::FailedPreconditionError(
+        fmt::format("function {} of opset {} stays, and opset {} is written: {}; --keep-opset keeps the model's",
+                    qualified_name(f.domain, f.name), f.opset_imports.at(""), opset, why));
+  };
   for (Function& f : model.functions) {
     const auto own = f.opset_imports.find("");
     if (own == f.opset_imports.end() || own->second == opset) continue;
     if (!functions.contains({f.domain, f.name}) && (before == opset || same_in_opset(f.nodes, own->second, opset))) continue;
     auto nodes = nodes_in_opset(f.nodes, own->second, opset);
-    if (!nodes.ok())
-      return absl::FailedPreconditionError(
-          fmt::format("function {} of opset {} stays, and opset {} is written: {}; --keep-opset keeps the model's",
-                      qualified_name(f.domain, f.name), own->second, opset, std::string(nodes.status().message())));
+    if (!nodes.ok()) return stays(f, std::string(nodes.status().message()));
+    if (were_in_place && opset < before && !functions.contains({f.domain, f.name}))
+      return stays(f, "that opset does not have the dtypes of its operators");
     f.nodes = *std::move(nodes);
     own->second = opset;
     f.origin = nullptr;

@@ -24,6 +24,12 @@ bool is_same_function(const Function& function, const RuleSet& rules);
 
 // Brings functions of the model into its own opset, as onnx.checker wants: these, and those that hold what it has another version of than
 // theirs, where the model's was `before`.
-absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& functions, std::int64_t before);
+// `were_in_place`: bodies of all others took the place of their calls wherever this opset has what they hold, so that none of these is
+// left. kFailedPrecondition: this opset lacks what a function holds.
+absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& functions, std::int64_t before, bool were_in_place);
+
+// Functions of the model that hold what ai.onnx has in another version at this opset, or call such. Of their inputs nothing is known where
+// they stand, so whether that version takes their types is known of a body in the place of its call alone.
+std::set<OperatorName> functions_of_other_versions(const Model& model, std::int64_t opset);
 
 }  // namespace saturate

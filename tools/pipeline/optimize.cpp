@@ -364,11 +364,12 @@ void note_effects(const RuleSet& rules, OptimizeReport& report) {
 absl::StatusOr<Model> finished(Model result, std::unordered_set<std::string>& names, const Model& model, const Task& task) {
   if (has_bodies(result.graph)) share_initializers(result.graph, initializer_names(model.graph), names);
   if (task.target.keep_functions) {
-    auto whole = with_functions(std::move(result), task.rules, result.opset(""));
+    const std::int64_t opset = result.opset("");
+    auto whole = with_functions(std::move(result), task.rules, opset);
     if (!whole.ok()) return whole.status();
     result = *std::move(whole);
   }
-  if (auto s = bring_to_opset(result, task.own.kept, model.opset("")); !s.ok()) return s;
+  if (auto s = bring_to_opset(result, task.own.kept, model.opset(""), task.has_rules()); !s.ok()) return s;
   if (task.has_rules()) fit_ir_version(result, task.target);
   return result;
 }
