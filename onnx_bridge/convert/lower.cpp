@@ -75,7 +75,8 @@ class Lowerer {
       if (model_.ir_version < 4 && with_initializer.contains(input.name)) continue;
       const auto known = options_.inputs.find(input.name);
       const Facts facts = known == options_.inputs.end() ? facts_of_type(input.type, g_.dims(), input.name) : known->second;
-      define(out_.values, input.name, g_.input(input.name, facts));
+      const auto name = options_.input_names.find(input.name);
+      define(out_.values, input.name, g_.input(name == options_.input_names.end() ? input.name : name->second, facts));
       overridable.insert(input.name);
     }
     for (const Initializer& i : graph.initializers)
@@ -102,6 +103,8 @@ class Lowerer {
     if (&scope == &out_.values) out_.names[id].push_back(name);
   }
 
+  std::string own_name(const std::string& name) const { return options_.model == 0 ? name : fmt::format("{} of {}", name, options_.model); }
+
   void lower_captured(const std::string& name, const Captured& value) {
     const Id id = value.constant ? g_.constant(*value.constant) : g_.input(name, value.facts);
     define(out_.values, name, id);
@@ -110,7 +113,7 @@ class Lowerer {
 
   void lower_initializer(const Initializer& i) {
     if (i.sparse) {
-      define(out_.values, i.name, g_.input(i.name, facts_of_type(type_of_sparse(i), g_.dims(), i.name)));
+      define(out_.values, i.name, g_.input(own_name(i.name), facts_of_type(type_of_sparse(i), g_.dims(), i.name)));
       return;
     }
     const Id id = g_.constant(i.tensor);
@@ -241,8 +244,8 @@ class Lowerer {
     std::vector<const Facts*> facts;
     const auto dispute = disputed(g_, node, source.inputs, opset);
     if (dispute) out_.disputes.emplace_back(&node, *dispute);
-    const bool random = dispute || draws(node, scope);
-    if (!function && !has_body(node.attributes) && !random) {
+    const bool random = (dispute && options_.disputes_are_unique) || draws(node, scope);
+    if (!function && !has_body(node.attributes) && !random && !dispute) {
       std::vector<Facts> copies;  // facts move when e-nodes are added
       for (Id id : source.inputs) copies.push_back(g_.facts(id));
       for (const Facts& f : copies) facts.push_back(&f);
@@ -320,7 +323,7 @@ class Lowerer {
     const bool shadows = called_function(model_, node) != nullptr && !schema_versions(node.domain, node.op_type).empty();
     OpKey key{shadows ? "own functions" : node.domain,
               node.op_type,
-              node.overload,
+              called_function(model_, node) ? own_name(node.overload) : node.overload,
               node.attributes,
               outputs,
               std::max<std::int64_t>(opset, 1),
@@ -336,7 +339,7 @@ class Lowerer {
       auto it = scope.find(name);
       source.inputs.push_back(it == scope.end() ? g_.absent() : it->second);
     }
-    if (impure) key.unique = ++unique_;
+    if (impure) key.unique = ++unique_ + (std::int64_t{options_.model} << 32);
     add_outputs(key, source.inputs, node, scope, source);
   }
 

@@ -63,6 +63,11 @@ struct LowerOptions {
   std::set<OperatorName> named = {};
   // Functions of the model whose calls stay calls: what they compute is known to nobody outside, but for the types of their outputs.
   std::set<OperatorName> kept = {};
+  // Of several models in one e-graph. Each has a number of its own, by which what only one of them can mean is another thing in each:
+  // random nodes, calls of its functions, sparse tensors. Inputs of one name in `input_names` are one value.
+  int model = 0;
+  std::map<std::string, std::string> input_names = {};  // in the e-graph, by those of the model; others keep theirs
+  bool disputes_are_unique = true;                      // false: equal nodes that runtimes take differently (disputed.h) are equal
 };
 
 // Operator and canonical children as one key, equal exactly for equal e-nodes: children of commutative operators in one order.

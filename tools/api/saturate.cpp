@@ -18,6 +18,7 @@
 #include "tools/judge/choice.h"
 #include "tools/pipeline/pipeline.h"
 #include "tools/pipeline/settle.h"
+#include "tools/prove/prove.h"
 #include "tools/transform/split.h"
 #include "tools/transform/transform.h"
 #include "tools/verify/known_operators.h"
@@ -386,6 +387,8 @@ Expected<Verification> run_verify(const Model& original, const Model& other, con
   return Verification{report.status == VerifyStatus::kEqual, summary(report), json_text(to_json(report))};
 }
 
+std::string named(const saturate::Model& model, const char* otherwise) { return model.path.empty() ? otherwise : model.path; }
+
 Expected<Difference> run_diff(const Model& first, const Model& second, const Options& o) {
   if (const auto error = check_options(o)) return *error;
   const GivenShapes shapes = shapes_of(o);
@@ -401,8 +404,26 @@ Expected<Difference> run_diff(const Model& first, const Model& second, const Opt
   const absl::StatusOr<ModelDiff> diff = diff_models(a, b, options);
   if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};
   if (!diff.ok()) return error_of(diff.status(), b.path, "");
-  const auto named = [](const saturate::Model& model, const char* otherwise) { return model.path.empty() ? otherwise : model.path; };
   return Difference{diff->equal(), printable(format_diff(*diff, named(a, "first"), named(b, "second"), false)), json_text(to_json(*diff))};
+}
+
+Expected<Proof> run_prove(const Model& first, const Model& second, const Options& o) {
+  if (const auto error = check_options(o)) return *error;
+  const GivenShapes shapes = shapes_of(o);
+  Expected<Setup> setup = setup_of(o, shapes);
+  if (!setup) return setup.error();
+  Expected<VerifyOptions> run = check_of(o, shapes);
+  if (!run) return run.error();
+  ProveOptions options;
+  options.run = *std::move(run);
+  options.limits = optimize_options_of(o).limits;
+  options.limits.cancel = o.abort;
+  const saturate::Model &a = first.impl().model, &b = second.impl().model;
+  const absl::StatusOr<ModelProof> proof = saturate::prove(a, b, *setup, options);
+  if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};
+  if (!proof.ok()) return error_of(proof.status(), b.path, "");
+  return Proof{std::string(to_string(proof->verdict)), printable(format_proof(*proof, named(a, "first"), named(b, "second"), false)),
+               json_text(to_json(*proof))};
 }
 
 Expected<std::string> run_explain(const Model& model, const Question& question, const Options& o) {
@@ -438,6 +459,9 @@ Expected<Verification> verify(const Model& original, const Model& other, const O
 }
 Expected<Difference> diff(const Model& first, const Model& second, const Options& o) {
   return guarded([&] { return run_diff(first, second, o); });
+}
+Expected<Proof> prove(const Model& first, const Model& second, const Options& o) {
+  return guarded([&] { return run_prove(first, second, o); });
 }
 Expected<std::string> inspect_after_load(const Model& model, const Options& o) {
   return guarded([&]() -> Expected<std::string> {

@@ -291,6 +291,15 @@ struct Difference {
 };
 Expected<Difference> diff(const Model& first, const Model& second, const Options& options = {});
 
+// Whether two models are the same, shown by the rules' laws in one e-graph; where no proof is found both are run on drawn inputs. Of the
+// options: rules, assumptions, effects and budgets; those of diff() for the runs.
+struct Proof {
+  std::string verdict;  // "proven", "different" or "open"
+  std::string text;     // as `saturate prove` prints it
+  std::string json;     // the keys of `saturate prove --json`
+};
+Expected<Proof> prove(const Model& first, const Model& second, const Options& options = {});
+
 // Which rules made which operators of the optimized model, and why others were not made, as JSON (the keys of `saturate explain --json`).
 struct Question {  // of at most one: an operator type (with or without domain), a rule, a value of the model
   std::string op = {}, rule = {}, value = {};

@@ -180,6 +180,15 @@ struct DiffArgs {
   std::string first, second;
 };
 
+struct ProveArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  VerifyArgs check;
+  SaturateArgs saturate;  // rules, assumptions and budgets
+  std::string first, second;
+  bool compares_numbers = true;
+};
+
 struct RunArgs {
   CommonArgs common;
   RunBounds bounds;
@@ -282,6 +291,7 @@ int slm_command(const SlmArgs& args);
 int inspect_command(const InspectArgs& args);
 int verify_command(const VerifyCommandArgs& args);
 int diff_command(const DiffArgs& args);
+int prove_command(const ProveArgs& args);
 int run_command(const RunArgs& args);
 int bench_command(const BenchArgs& args);
 int generate_command(const GenerateArgs& args);

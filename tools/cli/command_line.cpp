@@ -109,6 +109,7 @@ struct Everything {
   InspectArgs inspect;
   VerifyCommandArgs verify;
   DiffArgs diff;
+  ProveArgs prove;
   RunArgs run;
   BenchArgs bench;
   GenerateArgs generate;
@@ -200,7 +201,8 @@ int run_optimize(const CLI::App& verb, Everything& all) {
 
 // Whether standard input would be read twice.
 bool two_pipes(const Everything& all) {
-  std::vector<std::string> models{all.verify.original, all.verify.optimized, all.diff.first, all.diff.second};
+  std::vector<std::string> models{all.verify.original, all.verify.optimized, all.diff.first,
+                                  all.diff.second,     all.prove.first,      all.prove.second};
   models.insert(models.end(), all.bench.models.begin(), all.bench.models.end());
   models.insert(models.end(), all.cost.inputs.begin(), all.cost.inputs.end());
   return std::count(models.begin(), models.end(), kPipe) > 1;
@@ -218,6 +220,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "verify") return verify_command(all.verify);
   if (verb == "run" && all.run.random && !all.run.inputs.empty()) return usage("--random and --inputs: give one of them", verb);
   if (verb == "diff") return diff_command(all.diff);
+  if (verb == "prove") return prove_command(all.prove);
   if (verb == "run") return run_command(all.run);
   if (verb == "bench") return bench_command(all.bench);
   if (verb == "generate") return generate_command(all.generate);
@@ -256,6 +259,7 @@ constexpr std::array kVerbs{
     Verb{"inspect", [](CLI::App& app, Everything& all) { add_inspect(app, all.inspect); }},
     Verb{"verify", [](CLI::App& app, Everything& all) { add_verify(app, all.verify); }},
     Verb{"diff", [](CLI::App& app, Everything& all) { add_diff(app, all.diff); }},
+    Verb{"prove", [](CLI::App& app, Everything& all) { add_prove(app, all.prove); }},
     Verb{"run", [](CLI::App& app, Everything& all) { add_run(app, all.run); }},
     Verb{"bench", [](CLI::App& app, Everything& all) { add_bench(app, all.bench); }},
     Verb{"generate", [](CLI::App& app, Everything& all) { add_generate(app, all.generate); }},
@@ -363,7 +367,7 @@ int shell_command(const std::string& asked, const ShellArgs& args) {
 int parse_and_run(int argc, char** argv, const OtherRuntimes* others) {
   CLI::App app;
   Everything all;
-  for (VerifyArgs* args : {&all.optimize.check, &all.transform.check, &all.slm.check, &all.verify.check, &all.diff.check,
+  for (VerifyArgs* args : {&all.optimize.check, &all.transform.check, &all.slm.check, &all.verify.check, &all.diff.check, &all.prove.check,
                            &all.extract.check, &all.inspect.check, &all.cost.check})
     args->runtime.others = others;
   for (RuntimeArgs* args : {&all.run.runtime, &all.bench.runtime}) args->others = others;

@@ -15,7 +15,7 @@ constexpr const char* kExitText =
     "  0    all went well\n"
     "  1    a model, rule or other file can't be read, is invalid or can't be written\n"
     "  2    wrong usage\n"
-    "  3    verification failed: the result differs; no output file. verify, diff: the models differ\n"
+    "  3    verification failed: the result differs; no output file. verify, diff, prove: the models differ\n"
     "  4    a budget was exhausted under --strict-budget; the best valid result is written\n"
     "  5    the model needs something that can't be run here, so that it can't be verified\n"
     "  6    reduce: the model does not show the failure; nothing is written\n"

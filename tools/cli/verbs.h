@@ -27,6 +27,7 @@ void add_slm(CLI::App& app, SlmArgs& args);
 void add_inspect(CLI::App& app, InspectArgs& inspect);
 void add_verify(CLI::App& app, VerifyCommandArgs& verify);
 void add_diff(CLI::App& app, DiffArgs& diff);
+void add_prove(CLI::App& app, ProveArgs& prove);
 void add_run(CLI::App& app, RunArgs& run);
 void add_bench(CLI::App& app, BenchArgs& args);
 void add_generate(CLI::App& app, GenerateArgs& args);

@@ -11,6 +11,7 @@
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/diff/evidence.h"
+#include "tools/diff/interface.h"
 #include "tools/diff/labels.h"
 #include "tools/diff/matching.h"
 #include "tools/diff/regions.h"
@@ -43,40 +44,6 @@ std::string declared_type(const ValueType& type) {
     default:
       return "unknown";
   }
-}
-
-// Inputs that callers give: not those that only name an initializer, as old files do.
-std::vector<const ValueInfo*> given_inputs(const Model& model) {
-  std::set<std::string_view> initializers;
-  if (model.ir_version < 4)
-    for (const Initializer& i : model.graph.initializers) initializers.insert(i.name);
-  std::vector<const ValueInfo*> out;
-  for (const ValueInfo& input : model.graph.inputs)
-    if (!initializers.contains(input.name)) out.push_back(&input);
-  return out;
-}
-std::vector<const ValueInfo*> all_of(const std::vector<ValueInfo>& infos) {
-  std::vector<const ValueInfo*> out;
-  for (const ValueInfo& info : infos) out.push_back(&info);
-  return out;
-}
-
-// Partners of one name; then, where as many are left, those at one place and of one type.
-std::map<std::string, std::string> partners(const std::vector<const ValueInfo*>& first, const std::vector<const ValueInfo*>& second) {
-  std::map<std::string, std::string> out;
-  std::vector<const ValueInfo*> rest;
-  std::set<std::string> taken;
-  for (const ValueInfo* a : first) {
-    const bool there = std::any_of(second.begin(), second.end(), [&](const ValueInfo* b) { return b->name == a->name; });
-    if (there) out[a->name] = a->name, taken.insert(a->name);
-    if (!there) rest.push_back(a);
-  }
-  std::vector<const ValueInfo*> others;
-  for (const ValueInfo* b : second)
-    if (!taken.contains(b->name)) others.push_back(b);
-  for (std::size_t i = 0; rest.size() == others.size() && i < rest.size(); ++i)
-    if (rest[i]->type.kind == others[i]->type.kind && rest[i]->type.dtype == others[i]->type.dtype) out[rest[i]->name] = others[i]->name;
-  return out;
 }
 
 void compare_infos(const char* what, const std::vector<const ValueInfo*>& first, const std::vector<const ValueInfo*>& second,
@@ -444,7 +411,7 @@ absl::StatusOr<ModelDiff> diff_models(const Model& first, const Model& second, c
   ModelDiff out;
   if (options.setup) out.predicted = predict(first, second, options);
   compare_infos("input", given_inputs(first), given_inputs(second), out.interface);
-  compare_infos("output", all_of(first.graph.outputs), all_of(second.graph.outputs), out.interface);
+  compare_infos("output", outputs_of(first), outputs_of(second), out.interface);
   compare_imports(first, second, out.imports);
   compare_functions(first, second, out.functions);
   out.weights = compare_weights(first, second);
@@ -454,7 +421,7 @@ absl::StatusOr<ModelDiff> diff_models(const Model& first, const Model& second, c
   const Model* other = &second;
   Model alike;
   if (!out.weights.changed.empty() && evidence.ran()) {
-    const auto outputs = partners(all_of(first.graph.outputs), all_of(second.graph.outputs));
+    const auto outputs = partners(outputs_of(first), outputs_of(second));
     const bool differ =
         std::any_of(outputs.begin(), outputs.end(), [&](const auto& o) { return evidence.same(o.first, o.second) == false; });
     if (differ) {

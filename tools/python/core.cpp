@@ -93,6 +93,12 @@ nb::tuple diff(const api::Model& first, const api::Model& second, const nb::dict
   return nb::make_tuple(out.equal, out.text, out.json);
 }
 
+// (verdict, text, JSON)
+nb::tuple prove(const api::Model& first, const api::Model& second, const nb::dict& options) {
+  const api::Proof out = watched(options, [&](const api::Options& o) { return api::prove(first, second, o); });
+  return nb::make_tuple(out.verdict, out.text, out.json);
+}
+
 std::string inspect_after_load(const api::Model& model, const nb::dict& options) {
   return watched(options, [&](const api::Options& o) { return api::inspect_after_load(model, o); });
 }
@@ -206,6 +212,7 @@ NB_MODULE(_core, m) {
   m.def("passes", &saturate::api::passes);
   m.def("verify", &verify);
   m.def("diff", &diff);
+  m.def("prove", &prove);
   m.def("inspect_after_load", &inspect_after_load);
   m.def("explain", &explain);
   m.def("generate", &generate, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());

@@ -13,6 +13,7 @@ The input is never changed, and the result is verified: original and result are 
 """
 from ._core import __version__
 from ._diff import Difference, diff
+from ._prove import Proof, prove
 from ._egraph import EGraph, Rewrite
 from ._errors import Error, MissingFileError, OptionError, UnsupportedError, VerificationError
 from ._generate import Generated
@@ -45,6 +46,8 @@ __all__ = [
     "Transformed",
     "verify",
     "diff",
+    "prove",
+    "Proof",
     "Difference",
     "run",
     "Generated",

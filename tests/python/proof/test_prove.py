@@ -1,0 +1,145 @@
+"""`saturate prove`: two models in one e-graph, and what keeps a proof from being one."""
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+import onnx_saturate
+from conftest import run
+
+PROVEN, DIFFERENT, OPEN = 0, 3, 5
+
+
+def model(body, *, inputs="float[N,8] x", outputs="float[N,8] y", constants="", opset=17, functions="", more=""):
+    return parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}, "com.microsoft": 1{more}]> g ({inputs}) => ({outputs}) <{constants}> {{ {body} }} {functions}')
+
+
+def prove(folder, first, second, *words):
+    paths = [folder / "a.onnx", folder / "b.onnx"]
+    for path, m in zip(paths, (first, second)):
+        onnx.save(m, path)
+    done = run("prove", *paths, "--json", *words)
+    return done.returncode, json.loads(done.stdout)
+
+
+SAME = {
+    "a commuted product": ("c = Mul (x, x) y = Add (c, x)", "c = Mul (x, x) y = Add (x, c)"),
+    "GELU by hand and fused": ("a = Div (x, r) e = Erf (a) s = Add (e, one) p = Mul (x, s) y = Mul (p, h)", "y = com.microsoft.Gelu (x)"),
+    "names of values": ("inner = Tanh (x) y = Neg (inner)", "z = Tanh (x) y = Neg (z)"),
+    "a product of constants": ("m = Mul (x, h) y = Mul (m, two)", "y = Identity (x)"),
+}
+CONSTANTS = "float r = {1.41421354}, float one = {1}, float h = {0.5}, float two = {2}"
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_in_other_words_is_proven(tmp_path, name):
+    first, second = (model(body, constants=CONSTANTS) for body in SAME[name])
+    for a, b in ((first, second), (second, first)):
+        status, found = prove(tmp_path, a, b)
+        assert (status, found["verdict"]) == (PROVEN, "proven"), found
+        assert all(o["proven"] for o in found["outputs"]) and not found["regions"]
+
+
+OTHER = {
+    "another constant": ("y = Mul (x, two)", "y = Mul (x, h)"),
+    "another order": ("y = Sub (x, two)", "y = Sub (two, x)"),
+    "another axis": ("y = Softmax <axis = 1> (x)", "y = Softmax <axis = 0> (x)"),
+    "a missing operator": ("a = Tanh (x) y = Relu (a)", "y = Tanh (x)"),
+    "another attribute": ("y = Elu <alpha = 1.5> (x)", "y = Elu <alpha = 1.25> (x)"),
+    "a missing epsilon": ("s = ReduceSumSquare <keepdims = 1> (x) e = Add (s, r) y = Div (x, e)", "s = ReduceSumSquare <keepdims = 1> (x) y = Div (x, s)"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_what_differs_is_told_by_its_numbers(tmp_path, name):
+    first, second = (model(body, constants=CONSTANTS) for body in OTHER[name])
+    status, found = prove(tmp_path, first, second)
+    assert (status, found["verdict"]) == (DIFFERENT, "different")
+    assert "first at element" in found["numbers"]["message"]
+    assert found["regions"] and found["regions"][0]["outputs"] == ["y", "y"]
+    status, found = prove(tmp_path, first, second, "--no-compare")
+    assert (status, found["verdict"]) == (OPEN, "open")
+
+
+def test_one_place_of_many_is_told_alone(tmp_path):
+    """What stands behind the place where two models part tells nothing of its own."""
+    body = " ".join(f"t{i} = Tanh (a{i}) a{i + 1} = Add (t{i}, x)" for i in range(8))
+    first = model("a0 = Relu (x) " + body + " y = Neg (a8)")
+    second = model("a0 = Relu (x) " + body.replace("t3 = Tanh (a3)", "t3 = Sigmoid (a3)") + " y = Neg (a8)")
+    _, found = prove(tmp_path, first, second, "--no-compare")
+    assert [r["outputs"] for r in found["regions"]] == [["t3", "t3"]]
+    assert found["regions"][0]["operators"] == [["Tanh"], ["Sigmoid"]]
+
+
+def test_random_nodes_of_two_models_are_two(tmp_path):
+    random = model("r = RandomNormalLike (x) y = Add (x, r)")
+    assert prove(tmp_path, random, random, "--no-compare")[0] == OPEN
+
+
+def test_functions_of_one_name_are_two(tmp_path):
+    """A call says what its model's function says."""
+    def calling(body):
+        return model("y = local.f (x)", more=', "local": 1', functions=f'<domain: "local", opset_import: ["": 17]> f (x) => (y) {{ {body} }}')
+
+    assert prove(tmp_path, calling("y = Tanh (x)"), calling("y = Sigmoid (x)"))[0] == DIFFERENT
+    assert prove(tmp_path, calling("y = Tanh (x)"), calling("y = Tanh (x)"))[0] == PROVEN
+
+
+def test_inputs_are_paired_by_name_then_by_place(tmp_path):
+    first = model("y = Sub (x, z)", inputs="float[N,8] x, float[N,8] z")
+    renamed = model("y = Sub (p, q)", inputs="float[M,8] p, float[M,8] q")
+    turned = model("y = Sub (z, x)", inputs="float[N,8] z, float[N,8] x")
+    assert prove(tmp_path, first, renamed, "--no-compare")[0] == PROVEN
+    assert prove(tmp_path, first, turned)[0] == DIFFERENT
+    more = model("a = Add (x, z) y = Sub (a, z)", inputs="float[N,8] x, float[N,8] z")
+    assert prove(tmp_path, model("y = Identity (x)"), more, "--no-compare")[1]["interface"] == ["input 'z' is new"]
+
+
+def test_constants_in_their_last_bits_are_told(tmp_path):
+    weights = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+
+    def of(values):
+        made = model("y = MatMul (x, w)")
+        made.graph.initializer.append(numpy_helper.from_array(values.astype(np.float32), "w"))
+        return made
+
+    status, found = prove(tmp_path, of(weights), of(np.nextafter(weights, np.float32(9))))
+    assert (status, found["rounded"]) == (PROVEN, ["w"])
+    changed = weights.copy()
+    changed[3, 4] *= 1.001
+    assert prove(tmp_path, of(weights), of(changed), "--no-compare")[0] == OPEN
+
+
+def test_what_a_proof_assumes_is_told(tmp_path):
+    """A fill of -10000 hides as -1e9 does where scores are no such numbers."""
+    def of(fill):
+        return model("s = MatMul (x, t) m = Where (k, s, f) p = Softmax <axis = -1> (m) y = MatMul (p, x)", inputs="float[8,8] x, float[8,8] t, bool[8,8] k",
+                     outputs="float[8,8] y", constants=f"float f = {{{fill}}}")
+
+    status, found = prove(tmp_path, of("-10000"), of("-1e9"), "--no-compare")
+    assert status == PROVEN and "finite_scores" in found["assumes"]
+    assert prove(tmp_path, of("-10000"), of("-1e9"), "--no-compare", "--no-assume", "all")[0] == OPEN
+    assert prove(tmp_path, of("-10"), of("-1e9"))[0] == DIFFERENT
+
+
+@pytest.mark.parametrize("target", ["ort-cpu@1.31", "onnx", "npu-4d"])
+def test_a_result_is_proven(tmp_path, target):
+    attention = model(
+        "q = MatMul (x, wq) k = MatMul (x, wk) v = MatMul (x, wv) kt = Transpose <perm = [0, 2, 1]> (k) s = MatMul (q, kt) d = Div (s, two) "
+        "p = Softmax <axis = -1> (d) o = MatMul (p, v) r = Add (o, x) y = LayerNormalization <axis = -1> (r, g, g)",
+        inputs="float[N,T,8] x, float[8,8] wq, float[8,8] wk, float[8,8] wv", outputs="float[N,T,8] y", constants="float two = {2}, float[8] g = {1,2,3,4,5,6,7,8}")
+    result = onnx_saturate.optimize(attention, target=target, verify=False)
+    proof = onnx_saturate.prove(attention, result)
+    assert proof, str(proof)
+    assert proof.verdict == "proven" and "proven" in repr(proof)
+    assert not onnx_saturate.prove(attention, model("y = Identity (x)", inputs="float[N,T,8] x", outputs="float[N,T,8] y"))
+
+
+def test_text_and_errors(tmp_path):
+    onnx.save(model("y = Relu (x)"), tmp_path / "a.onnx")
+    done = run("prove", tmp_path / "a.onnx", tmp_path / "a.onnx")
+    assert done.returncode == PROVEN and "proven equal" in done.stdout and "assumes" in done.stdout
+    assert run("prove", tmp_path / "a.onnx", tmp_path / "none.onnx").returncode == 1
+    assert run("prove", tmp_path / "a.onnx").returncode == 2

@@ -1,0 +1,332 @@
+#include "tools/prove/prove.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "egraph/explain.h"
+#include "fmt/format.h"
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
+#include "onnx_bridge/operators/op_table.h"
+#include "rules/values/fills.h"
+#include "tools/diff/interface.h"
+#include "tools/prove/open_regions.h"
+
+namespace saturate {
+namespace {
+
+using Names = std::map<std::string, std::string>;
+
+bool calls(const std::vector<Node>& nodes, const RuleOp& op) {
+  return std::ranges::any_of(nodes, [&](const Node& n) { return n.domain == op.domain && n.op_type == op.op_type; });
+}
+
+bool holds_attention_operator(const Model& model) {
+  return std::ranges::any_of(model.graph.nodes, [](const Node& n) { return n.op_type.ends_with("Attention"); });
+}
+
+// Of a dtype: what the order of a few additions and another rounding may move.
+double last_bits(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat:
+      return 4 * 0x1p-23;
+    case DType::kDouble:
+      return 4 * 0x1p-52;
+    case DType::kFloat16:
+      return 2 * 0x1p-10;
+    case DType::kBfloat16:
+      return 2 * 0x1p-7;
+    default:
+      return 0;
+  }
+}
+
+// Whether two constants of floats are the same but for their last bits: of each element's own size, or of the largest where it is a
+// difference of such.
+bool differ_by_rounding(const Tensor& a, const Tensor& b) {
+  const double share = last_bits(a.dtype());
+  if (share == 0 || a.dtype() != b.dtype() || a.dims() != b.dims()) return false;
+  const std::int64_t n = a.size();
+  double largest = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    if (const auto x = element_as_double(a, i); x && std::isfinite(*x)) largest = std::max(largest, std::abs(*x));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto x = element_as_double(a, i), y = element_as_double(b, i);
+    if (!x || !y || std::isnan(*x) != std::isnan(*y)) return false;
+    if (std::isnan(*x) || *x == *y) continue;
+    const double allowed = n == 1 ? share * std::abs(*x) : std::max(share * std::abs(*x), share / 8 * largest);
+    if (!(std::abs(*x - *y) <= allowed)) return false;
+  }
+  return true;
+}
+
+class Prover {
+ public:
+  Prover(const Model& first, const Model& second, const Setup& setup, const ProveOptions& options)
+      : models_{&first, &second},
+        rules_(setup.rules),
+        target_(setup.target),
+        options_(options),
+        evaluator_(make_evaluator()),
+        g_(*evaluator_) {}
+
+  absl::StatusOr<ModelProof> run() {
+    compare_interfaces();
+    tell("lower");
+    record_explanations(g_.egraph());
+    rules_.define_operators(g_);
+    g_.pass_over_empty_tensors();
+    if (auto s = lower_both(); !s.ok()) return s;
+    pair_outputs();
+    if (auto s = rewrite(); !s.ok()) return s;
+    note_outcome();
+    return std::move(out_);
+  }
+
+ private:
+  void tell(const char* stage) const {
+    if (options_.progress) options_.progress(stage);
+  }
+
+  void compare_interfaces() {
+    inputs_ = partners(given_inputs(*models_[0]), given_inputs(*models_[1]));
+    std::set<std::string> met;
+    for (const auto& [a, b] : inputs_) met.insert(b);
+    for (const ValueInfo* i : given_inputs(*models_[0]))
+      if (!inputs_.contains(i->name)) out_.interface.push_back(fmt::format("input '{}' is gone", i->name));
+    for (const ValueInfo* i : given_inputs(*models_[1]))
+      if (!met.contains(i->name)) out_.interface.push_back(fmt::format("input '{}' is new", i->name));
+  }
+
+  // The model without operators of attention comes first: rules ask, once, what the model that they make something of holds.
+  absl::Status lower_both() {
+    const int base = holds_attention_operator(*models_[0]) && !holds_attention_operator(*models_[1]) ? 1 : 0;
+    LowerOptions options;
+    options.disputes_are_unique = false;
+    if (auto s = lower_side(base, options); !s.ok()) return s;
+    (void)holds_attention(g_);
+    options.model = 1;
+    for (const ValueInfo* i : given_inputs(*models_[1 - base])) options.input_names[i->name] = fmt::format("{} of the other", i->name);
+    for (const auto& [first, second] : inputs_) {
+      const std::string &known = base == 0 ? first : second, &other = base == 0 ? second : first;
+      options.input_names[other] = known;
+      if (const auto it = sides_[base].values.find(known); it != sides_[base].values.end()) options.inputs[other] = g_.facts(it->second);
+    }
+    if (auto s = lower_side(1 - base, options); !s.ok()) return s;
+    return contradiction();
+  }
+
+  absl::Status lower_side(int side, const LowerOptions& options) {
+    auto lowered = lower(*models_[side], g_, options);
+    if (!lowered.ok()) return lowered.status();
+    sides_[side] = *std::move(lowered);
+    return absl::OkStatus();
+  }
+
+  absl::Status contradiction() const {
+    const auto& c = g_.egraph().contradiction();
+    if (!c) return absl::OkStatus();
+    return absl::FailedPreconditionError(c->rule.empty() ? fmt::format("what the models declare of one value can't be: {}", c->what)
+                                                         : fmt::format("rule {} contradicts what is known: {}", c->rule, c->what));
+  }
+
+  void pair_outputs() {
+    const auto pairs = partners(outputs_of(*models_[0]), outputs_of(*models_[1]));
+    for (const ValueInfo& o : models_[0]->graph.outputs) {
+      const auto pair = pairs.find(o.name);
+      out_.outputs.push_back({o.name, pair == pairs.end() ? "" : pair->second});
+      if (pair == pairs.end()) out_.interface.push_back(fmt::format("output '{}' is gone", o.name));
+    }
+    if (models_[1]->graph.outputs.size() > pairs.size()) out_.interface.push_back("the second model has more outputs");
+  }
+
+  Id value(int side, const std::string& name) const { return sides_[side].values.at(name); }
+  bool are_equal(Id a, Id b) const { return g_.egraph().find(a) == g_.egraph().find(b); }
+  bool all_equal() const {
+    return std::ranges::all_of(out_.outputs,
+                               [&](const auto& o) { return !o.partner.empty() && are_equal(value(0, o.name), value(1, o.partner)); });
+  }
+
+  // Laws that fuse, then also those that take apart what one of the models alone calls, then with constants that differ in their last bits.
+  absl::Status rewrite() {
+    if (all_equal()) return absl::OkStatus();
+    std::set<std::string_view> taken;
+    const auto fuses = [this](const RuleHead& rule) { return !rule.if_unsupported || (!rule.if_any_unsupported && !takes(rule.ends_in)); };
+    if (auto s = saturate_whole(fuses); !s.ok() || all_equal()) return s;
+    const auto takes_apart = [&](const RuleHead& rule) {
+      return rule.if_unsupported && calls(models_[0]->graph.nodes, rule.ends_in) != calls(models_[1]->graph.nodes, rule.ends_in);
+    };
+    const bool any = std::ranges::any_of(rules_.stored(), [&](const auto& stored) { return takes_apart(stored->head()); });
+    const auto either = [&](const RuleHead& rule) { return fuses(rule) || takes_apart(rule); };
+    if (any)
+      if (auto s = saturate_whole(either); !s.ok() || all_equal()) return s;
+    if (!unite_constants(true) || all_equal()) return absl::OkStatus();
+    return saturate_whole(any ? std::function<bool(const RuleHead&)>(either) : fuses);
+  }
+
+  // Whether the target has an operator: what it has not is on the way between those that it has.
+  bool takes(const RuleOp& op) const {
+    OpKey key;
+    key.domain = op.domain;
+    key.op_type = op.op_type;
+    return target_.allows({.key = key, .highest_opset = kNewestOpset});
+  }
+
+  // And again with what laws computed, as long as that is what the other model holds.
+  absl::Status saturate_whole(const std::function<bool(const RuleHead&)>& wanted) {
+    constexpr int kMostRounds = 4;
+    for (int round = 0; round < kMostRounds; ++round) {
+      if (auto s = saturate(wanted); !s.ok() || all_equal()) return s;
+      if (!unite_constants(false) || all_equal()) break;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status saturate(const std::function<bool(const RuleHead&)>& wanted) {
+    tell("saturate");
+    std::vector<Rewrite> rewrites = rules_.compile_when_wanted(g_, wanted);
+    RunOptions options;
+    const std::size_t own = g_.egraph().num_nodes();
+    options.limits.iterations = options_.limits.iterations;
+    options.limits.nodes = own + options_.limits.nodes.value_or(std::clamp(kNodesPerNode * own, kLeastNodes, kMostNodes));
+    options.limits.memory_bytes = options_.limits.memory_bytes.value_or(options.limits.memory_bytes);
+    options.limits.seconds = options_.limits.seconds.value_or(kSecondsOfRewriting);
+    options.limits.threads = options_.limits.threads;
+    std::atomic<bool> ends = false;
+    options.limits.cancel = &ends;
+    options.on_iteration = [&](const IterationStats&) { ends = all_equal() || (options_.limits.cancel && *options_.limits.cancel); };
+    const RunReport report = ::saturate::run(g_.egraph(), rewrites, options);
+    out_.stop = to_string(report.stop);
+    return contradiction();
+  }
+
+  // What laws compute of constants, and what the other model holds: equal bits are equal; nearly equal numbers are taken so where
+  // `rounded`.
+  bool unite_constants(bool rounded) {
+    std::map<std::pair<DType, Shape>, std::vector<std::pair<Id, Tensor>>> held, computed;
+    std::size_t bytes = 0;
+    for (const Id c : g_.egraph().classes()) {
+      if (!g_.facts(c).constant || bytes > kMostBytesOfConstants) continue;
+      const auto value = g_.value(c, kMostBytesOfConstants);
+      if (!value) continue;
+      bytes += value->bytes().size();
+      (is_held(c) ? held : computed)[{value->dtype(), value->dims()}].emplace_back(c, *value);
+    }
+    bool any = false;
+    for (const auto& [kind, made] : computed)
+      for (const auto& [a, x] : made) any = unite_with_first(a, x, held[kind], rounded) || any;
+    if (rounded) any = unite_given(held) || any;
+    if (any) g_.egraph().rebuild();
+    return any;
+  }
+
+  bool is_held(Id c) const {
+    return std::ranges::any_of(g_.egraph().class_nodes(c), [&](NodeId n) { return g_.key(g_.egraph().node(n).op).op_type == kConstantOp; });
+  }
+
+  // Constants that one model alone holds, and those that the other alone holds.
+  bool unite_given(const std::map<std::pair<DType, Shape>, std::vector<std::pair<Id, Tensor>>>& held) {
+    std::set<Id> of[2];
+    for (int side : {0, 1})
+      for (const auto& [name, id] : sides_[side].values) of[side].insert(g_.egraph().find(id));
+    bool any = false;
+    for (const auto& [kind, given] : held) {
+      std::vector<std::pair<Id, Tensor>> others;
+      for (const auto& c : given)
+        if (of[1].contains(c.first) && !of[0].contains(c.first)) others.push_back(c);
+      for (const auto& [a, x] : given)
+        if (of[0].contains(a) && !of[1].contains(a)) any = unite_with_first(a, x, others, true) || any;
+    }
+    return any;
+  }
+
+  bool unite_with_first(Id a, const Tensor& x, const std::vector<std::pair<Id, Tensor>>& others, bool rounded) {
+    for (const auto& [b, y] : others) {
+      if (a == b || are_equal(a, b)) continue;
+      if (!(rounded ? differ_by_rounding(x, y) : identical(x, y))) continue;
+      g_.egraph().merge(a, b);
+      if (rounded) out_.rounded.push_back(name_of(b));
+      return true;
+    }
+    return false;
+  }
+
+  std::string name_of(Id c) const {
+    for (const Lowered& side : sides_)
+      for (const auto& [id, names] : side.names)
+        if (are_equal(id, c) && !names.empty()) return names.front();
+    return "a computed one";
+  }
+
+  void note_outcome() {
+    for (auto& o : out_.outputs) o.proven = !o.partner.empty() && are_equal(value(0, o.name), value(1, o.partner));
+    const bool proven = out_.interface.empty() && std::ranges::all_of(out_.outputs, &ModelProof::Output::proven);
+    if (proven) {
+      out_.verdict = ModelProof::Verdict::kProven;
+      out_.stop.clear();
+    }
+    note_laws();
+    std::vector<std::pair<std::string, std::string>> open;
+    for (const auto& o : out_.outputs)
+      if (!o.proven && !o.partner.empty()) open.emplace_back(o.name, o.partner);
+    OpenRegions regions(g_, sides_);
+    for (int side : {0, 1}) {
+      out_.nodes[side] = models_[side]->graph.nodes.size();
+      out_.proven_nodes[side] = regions.proven_nodes(side);
+    }
+    out_.regions = regions.between(open);
+  }
+
+  void note_laws() {
+    std::map<std::string, std::size_t> times;
+    std::set<std::pair<NodeId, NodeId>> counted;
+    for (const auto& o : out_.outputs) {
+      if (!o.proven) continue;
+      const auto why = explain(g_.egraph(), value(0, o.name), value(1, o.partner));
+      if (!why) continue;
+      for (const auto* steps : {&why->chain, &why->support})
+        for (const ExplainStep& step : *steps) {
+          if (!counted.emplace(step.left, step.right).second) continue;
+          if (step.kind == ExplainStep::Kind::kAnalysis) ++out_.computed;
+          if (step.kind == ExplainStep::Kind::kRule || step.kind == ExplainStep::Kind::kNative)
+            ++times[std::string(rule_of_rewrite(step.rule))];
+        }
+    }
+    for (const auto& [name, n] : times) out_.laws.push_back(law(name, n));
+    std::ranges::stable_sort(out_.laws, std::ranges::greater(), &UsedLaw::times);
+  }
+
+  UsedLaw law(const std::string& name, std::size_t times) const {
+    if (const Rule* rule = rules_.find(name)) return {name, rule->effect, {rule->assumes.begin(), rule->assumes.end()}, times};
+    for (const NativeRule& native : rules_.native_rules())
+      if (native.name == name) return {name, native.effect, native.assumes, times};
+    return {name, Effect::kExact, {}, times};
+  }
+
+  static constexpr std::size_t kMostBytesOfConstants = std::size_t{1} << 30;
+  const Model* models_[2];
+  const RuleSet& rules_;
+  const Target& target_;
+  const ProveOptions& options_;
+  std::unique_ptr<Evaluator> evaluator_;
+  OnnxEGraph g_;
+  Names inputs_;
+  Lowered sides_[2];
+  ModelProof out_;
+};
+
+}  // namespace
+
+absl::StatusOr<ModelProof> prove(const Model& first, const Model& second, const Setup& setup, const ProveOptions& options) {
+  auto proof = Prover(first, second, setup, options).run();
+  if (!proof.ok() || proof->verdict == ModelProof::Verdict::kProven || !options.compares_numbers) return proof;
+  if (options.progress) options.progress("verify");
+  proof->numbers = verify(first, second, options.run);
+  if (proof->numbers->status == VerifyStatus::kDifferent) proof->verdict = ModelProof::Verdict::kDifferent;
+  return proof;
+}
+
+}  // namespace saturate
