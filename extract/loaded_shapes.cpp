@@ -222,7 +222,8 @@ std::optional<LoadedGraph::Cut> LoadedGraph::cut_of(int n) const {
     return std::nullopt;
   constexpr double kFar = 1e15;
   const double rank = facts(node.inputs[0]).rank();
-  return Cut{static_cast<std::int64_t>(*axis < 0 ? *axis + rank : *axis), static_cast<std::int64_t>(*begin),
+  if (*axis < -rank || *axis >= rank) return std::nullopt;  // a file may say so where nothing declares the type of the result
+  return Cut{static_cast<std::int64_t>(*axis < 0 ? *axis + rank : *axis), static_cast<std::int64_t>(std::min(*begin, kFar)),
              static_cast<std::int64_t>(std::min(*end, kFar))};
 }
 
@@ -243,8 +244,7 @@ void LoadedGraph::join_pieces() {
   for (auto& [what, pieces] : cuts) {
     const auto& [of, axis] = what;
     const auto& shape = facts(of).shape;
-    const auto size =
-        shape && axis < facts(of).rank() && shape_known_[at(of)] ? g_.dims().value((*shape)[static_cast<std::size_t>(axis)]) : std::nullopt;
+    const auto size = shape && shape_known_[at(of)] ? g_.dims().value((*shape)[static_cast<std::size_t>(axis)]) : std::nullopt;
     std::sort(pieces.begin(), pieces.end());
     std::int64_t next = 0;
     for (const auto& [begin, n] : pieces) next = begin == next ? std::min(of_node[n].end, size.value_or(0)) : -1;

@@ -120,6 +120,19 @@ def test_a_dtype_that_there_is_not(tmp_path):
     ended_well(run("in.onnx", "-o", "out.onnx", "--target", "onnx", "--opset", 11, cwd=tmp_path), 0, 1, 5)
 
 
+@pytest.mark.parametrize("op", ["Slice", "Gather"])
+def test_pieces_of_an_axis_that_there_is_not(tmp_path, op):
+    """Slices and Gathers are told as a Split at load: of axis -2 of one axis, sizes in front of the shape were read."""
+    bounds = [tensor(n, np.array([v])) for n, v in (("axis", -2), ("zero", 0), ("one", 1), ("two", 2))]
+    cuts = [["q", "zero", "one", "axis"], ["q", "one", "two", "axis"]] if op == "Slice" else [["q", "zero"], ["q", "one"]]
+    nodes = [helper.make_node("QuantizeLinear", ["x", "scale"], ["q"])]
+    nodes += [helper.make_node(op, cut, [f"y{i}"], **({"axis": -2} if op == "Gather" else {})) for i, cut in enumerate(cuts)]
+    outputs = [value(f"y{i}", TensorProto.UINT8, [1, 2]) for i in range(2)]
+    save(tmp_path, make_model(nodes, [value("x", F32, [2])], outputs, [*bounds, tensor("scale", np.float32(0.5))], opset=13))
+    ended_well(run("in.onnx", "-o", "out.onnx", cwd=tmp_path), 0, 1, 5)
+    ended_well(run("explain", "in.onnx", "--op", "Attention", cwd=tmp_path), 0, 1, 4)
+
+
 @pytest.mark.parametrize("where", ["value", "node", "operator", "domain", "dim", "attribute", "graph", "initializer", "function"])
 def test_names_of_any_length_are_refused(tmp_path, where):
     """A name of 100 MB took minutes and gigabytes, and was an error of one line of as many bytes."""
