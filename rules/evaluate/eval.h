@@ -18,6 +18,7 @@
 #include "onnx_bridge/facts/facts.h"
 #include "rules/language/rule.h"
 #include "rules/values/bounds.h"
+#include "rules/values/constants_in_a_row.h"
 #include "rules/values/fills.h"
 #include "rules/values/magnitudes.h"
 #include "rules/values/masks.h"
@@ -50,8 +51,9 @@ class FactSource {
   virtual bool hides_by_numbers(Id) const { return false; }
   virtual bool reaches_scores(Id) const { return true; }
   virtual bool told_as_nan(Id) const { return false; }
-  virtual bool is_multiplied(Id) const { return false; }                // as in magnitudes.h
-  virtual bool is_multiplied_by_matrix(Id, Id) const { return false; }  // as in magnitudes.h
+  virtual bool is_multiplied(Id) const { return false; }  // as in magnitudes.h
+  // As in constants_in_a_row.h.
+  virtual bool are_joined_past(Id, Id, Id) const { return false; }
   virtual bool holds_attention(Id) const { return false; }
   // Of an example, which has no target: an empty batch is for one that takes it, anything else for one that doesn't.
   virtual bool attends_to_nothing(Id id) const {
@@ -267,7 +269,7 @@ class EGraphFacts : public FactSource {
   bool reaches_scores(Id id) const override { return saturate::reaches_scores(g_, id); }
   bool told_as_nan(Id id) const override { return saturate::told_as_nan(g_, id); }
   bool is_multiplied(Id id) const override { return saturate::is_multiplied(g_, id); }
-  bool is_multiplied_by_matrix(Id x, Id y) const override { return saturate::is_multiplied_by_matrix(g_, x, y); }
+  bool are_joined_past(Id x, Id middle, Id y) const override { return saturate::are_joined_past(g_, x, middle, y); }
   bool holds_attention(Id) const override { return saturate::holds_attention(g_); }
   bool attends_to_nothing(Id id) const override {
     OpKey key;

@@ -173,10 +173,10 @@ Result told_by_source(EvalContext& c, Args a) {
   return Val((c.source().*test)(*id));
 }
 
-Result multiplied_by_matrix(EvalContext& c, Args a) {
-  const auto x = c.as_class(a[0]), y = c.as_class(a[1]);
-  if (!x || !y) return std::nullopt;
-  return Val(c.source().is_multiplied_by_matrix(*x, *y));
+Result joined_past(EvalContext& c, Args a) {
+  const auto x = c.as_class(a[0]), middle = c.as_class(a[1]), y = c.as_class(a[2]);
+  if (!x || !middle || !y) return std::nullopt;
+  return Val(c.source().are_joined_past(*x, *middle, *y));
 }
 
 Result hands_on_input(EvalContext& c, Args a) {
@@ -256,9 +256,11 @@ constexpr RuleFunction kFactFunctions[] = {
      told_by_source<&FactSource::told_as_nan>, true},
     {"is_multiplied", 1, 1, "(x) -> bool", "Whether a product of x with a number is read. For `useful`.", "useful(not is_multiplied(Y))",
      told_by_source<&FactSource::is_multiplied>, true},
-    {"multiplied_by_matrix", 2, 2, "(x, y) -> bool",
-     "Whether y is already a product of x with a constant matrix. For `useful`: constants are then not multiplied in every order.",
-     "useful(not multiplied_by_matrix(X, Y))", multiplied_by_matrix, true},
+    {"joined_past", 3, 3, "(x, m, y) -> bool",
+     "Whether y, made of m and a constant, is told in several ways by what stands in front of x, of which m is made. For `useful`: long "
+     "rows "
+     "of constants are then not put together in every order.",
+     "useful(not joined_past(X, M, Y))", joined_past, true},
     {"attends_to_nothing", 1, 1, "(x) -> bool",
      "Whether the target of x takes com.microsoft's MultiHeadAttention of a batch, queries or keys of size 0.", "attends_to_nothing(Q)",
      told_by_source<&FactSource::attends_to_nothing>},

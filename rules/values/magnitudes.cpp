@@ -109,16 +109,6 @@ bool is_multiplied(const OnnxEGraph& g, Id id) {
   });
 }
 
-bool is_multiplied_by_matrix(const OnnxEGraph& g, Id x, Id y) {
-  const EGraph& e = g.egraph();
-  const auto nodes = e.class_nodes(e.find(y));
-  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
-    const ENode node = e.node(n);
-    const OpKey& key = g.key(node.op);
-    return key.domain.empty() && key.op_type == "MatMul" && e.find(node.children[0]) == e.find(x) && g.facts(node.children[1]).constant;
-  });
-}
-
 std::optional<FloatRange> float_range(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:

@@ -21,9 +21,6 @@ std::optional<Magnitudes> magnitudes(const OnnxEGraph& g, Id id);
 // Whether a product of the value with one constant number is read.
 bool is_multiplied(const OnnxEGraph& g, Id id);
 
-// Whether y is told as a product of x with a constant matrix.
-bool is_multiplied_by_matrix(const OnnxEGraph& g, Id x, Id y);
-
 // What a floating dtype holds with all its digits: 0, and from `least` to `highest`; nullopt for others.
 struct FloatRange {
   double least, highest;

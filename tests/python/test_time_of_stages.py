@@ -11,19 +11,37 @@ from conftest import SANITIZED, make_model, run, run_ok, value
 from test_hostile import F32, write
 
 
-def products(count, size):
+def row_of(op, count, size=16, outputs=False):
+    """One constant after another; with `outputs` each value between is wanted, too."""
     r = np.random.default_rng(0)
-    weights = [onnx.numpy_helper.from_array((r.normal(size=(size, size)) / np.sqrt(size)).astype(np.float32), f"w{i}") for i in range(count)]
-    nodes = [helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(count)]
-    return make_model(nodes, [value("v0", F32, ["n", size])], [value(f"v{count}", F32, ["n", size])], weights, opset=17)
+    drawn = lambda: r.normal(size=(size, size)) / np.sqrt(size) if op == "MatMul" else r.uniform(0.5, 1.5, size)  # noqa: E731
+    weights = [onnx.numpy_helper.from_array(drawn().astype(np.float32), f"w{i}") for i in range(count)]
+    nodes = [helper.make_node(op, [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(count)]
+    return make_model(nodes, [value("v0", F32, ["n", size])], [value(f"v{i + 1}", F32, ["n", size]) for i in range(0 if outputs else count - 1, count)], weights, opset=17)
 
 
-def test_constants_are_not_multiplied_in_every_order(tmp_path):
-    write(tmp_path, products(7, 16), "m.onnx")
-    run_ok("m.onnx", "-o", "o.onnx", "--report", "r.json", cwd=tmp_path)
-    assert len(onnx.load(tmp_path / "o.onnx").graph.node) == 1
-    rules = {r["rule"]: r["applied"] for r in json.loads((tmp_path / "r.json").read_text())["saturation"]["rules"]}
-    assert rules["product_with_two_constants"] <= 8 * 7 * 6 / 6, rules  # once for each beginning, middle and end of a part of the chain
+RULES = {"MatMul": "product_with_two_constants", "Mul": "mul_constants", "Add": "add_constants"}
+
+
+@pytest.mark.parametrize("op", RULES)
+def test_constants_are_not_put_together_in_every_order(tmp_path, op):
+    """Twice the constants: little more than twice the applications, and one operator. All orders were eight times, and their roundings 2 ** n."""
+    applied = {}
+    for count in (3, 32, 64):
+        write(tmp_path, row_of(op, count), "m.onnx")
+        run_ok("m.onnx", "-o", "o.onnx", "--report", "r.json", cwd=tmp_path)
+        assert len(onnx.load(tmp_path / "o.onnx").graph.node) == 1
+        saturation = json.loads((tmp_path / "r.json").read_text())["saturation"]
+        applied[count] = {r["rule"]: r["applied"] for r in saturation["rules"]}[RULES[op]]
+        assert saturation["stop_reason"] == "saturated"
+    assert applied[3] >= 3 and applied[64] <= 2.5 * applied[32] and applied[64] < 64 * 10, applied
+
+
+@pytest.mark.parametrize("op", RULES)
+def test_values_within_a_row_of_constants_stay(tmp_path, op):
+    write(tmp_path, row_of(op, 12, outputs=True), "m.onnx")
+    run_ok("m.onnx", "-o", "o.onnx", cwd=tmp_path)
+    assert len(onnx.load(tmp_path / "o.onnx").graph.node) == 12
 
 
 @pytest.mark.skipif(SANITIZED, reason="measures what is shipped")
