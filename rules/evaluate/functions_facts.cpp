@@ -258,9 +258,8 @@ constexpr RuleFunction kFactFunctions[] = {
      told_by_source<&FactSource::is_multiplied>, true},
     {"joined_past", 3, 3, "(x, m, y) -> bool",
      "Whether y, made of m and a constant, is told in several ways by what stands in front of x, of which m is made. For `useful`: long "
-     "rows "
-     "of constants are then not put together in every order.",
-     "useful(not joined_past(X, M, Y))", joined_past, true},
+     "rows of constants are then not put together in every order.",
+     "useful(not joined_past(X, M, Y))", joined_past},  // what is refused once stays so: no match is worth a second look
     {"attends_to_nothing", 1, 1, "(x) -> bool",
      "Whether the target of x takes com.microsoft's MultiHeadAttention of a batch, queries or keys of size 0.", "attends_to_nothing(Q)",
      told_by_source<&FactSource::attends_to_nothing>},

@@ -8,7 +8,7 @@
 namespace saturate {
 namespace {
 
-constexpr std::size_t kWays = 4;  // of telling one value that rows of up to five constants have
+constexpr std::size_t kWays = 4;  // of telling one value: rows of up to four constants keep all of theirs
 
 // A value told by another one and a constant.
 struct Way {
