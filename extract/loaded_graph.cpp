@@ -178,11 +178,14 @@ int LoadedGraph::make(MadeAtLoad<LoadedGraph> made) {
 }
 
 void LoadedGraph::read_everywhere(int was, int now) {
-  for (const int reader : std::exchange(users_[at(was)], {})) {
-    std::replace(nodes_[at(reader)].inputs.begin(), nodes_[at(reader)].inputs.end(), was, now);
-    users_[at(now)].push_back(reader);
-  }
+  for (const int reader : users_[at(was)]) std::replace(nodes_[at(reader)].inputs.begin(), nodes_[at(reader)].inputs.end(), was, now);
   std::replace(outputs_.begin(), outputs_.end(), was, now);
+  hand_over_readers(was, now);
+}
+
+void LoadedGraph::hand_over_readers(int was, int now) {
+  const std::vector<int> readers = std::exchange(users_[at(was)], {});
+  users_[at(now)].insert(users_[at(now)].end(), readers.begin(), readers.end());
   readers_[at(now)] += std::exchange(readers_[at(was)], 0);
 }
 

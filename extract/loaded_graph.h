@@ -111,6 +111,7 @@ class LoadedGraph {
   bool joins_transposes(int n);
   void bypass(int n);
   void read_everywhere(int was, int now);
+  void hand_over_readers(int was, int now);  // the lists of readers alone
   bool leaves_transpose(int n);
   void pass_transpose(int n);
 

@@ -1,5 +1,6 @@
 // What a runtime computes when it loads a model, and which shapes it knows then (loaded_graph.h).
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "extract/loaded_graph.h"
@@ -96,8 +97,14 @@ void LoadedGraph::join_equal() {
     const std::string key = constant_key(v);
     return key.empty() ? v : constants.try_emplace(key, v).first->second;
   };
+  std::vector<int> instead(classes_.size());  // what is read in place of each value: one node may read very many
+  std::iota(instead.begin(), instead.end(), 0);
+  const auto read_instead = [&](std::vector<int>& values) {
+    for (int& v : values) v = instead[at(v)];
+  };
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
-    const LoadedNode& node = nodes_[at(n)];
+    LoadedNode& node = nodes_[at(n)];
+    read_instead(node.inputs);
     if (node.gone || node.op == kNone || node.key.unique != 0 || node.source) continue;
     std::vector<int> signature;
     for (const int v : node.inputs) signature.push_back(same(v));
@@ -105,9 +112,15 @@ void LoadedGraph::join_equal() {
     signature.push_back(static_cast<int>(node.op));
     const auto [it, is_new] = known.try_emplace(std::move(signature), n);
     if (is_new || nodes_[at(it->second)].outputs.size() != node.outputs.size()) continue;
-    for (std::size_t o = 0; o < node.outputs.size(); ++o) read_everywhere(node.outputs[o], nodes_[at(it->second)].outputs[o]);
+    for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+      const int was = node.outputs[o], now = nodes_[at(it->second)].outputs[o];
+      instead[at(was)] = now;
+      hand_over_readers(was, now);
+    }
     drop_if_unread(n);
   }
+  for (LoadedNode& node : nodes_) read_instead(node.inputs);
+  read_instead(outputs_);
 }
 
 // Whether the file tells as much of a shape as we know.

@@ -4,6 +4,7 @@
 #include <climits>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "egraph/stop.h"
@@ -70,6 +71,8 @@ class NodeWriter {
   absl::Status write_constants() {
     std::set<const Initializer*> written;
     std::vector<const Initializer*> kept;
+    std::unordered_map<std::string_view, const Initializer*> named;
+    for (const Initializer& i : task_.model().graph.initializers) named.emplace(i.name, &i);
     for (Id id : nodes_.classes) {
       heed_stop();
       const Choice& c = nodes_.choice(id);
@@ -77,16 +80,14 @@ class NodeWriter {
       const ENode node = task_.e().node(c.node);
       const OpKey& key = task_.g.key(node.op);
       if (key.op_type == kInputOp) {
-        for (const Initializer& i : task_.model().graph.initializers)
-          if (i.name == key.attributes[0].s()) kept.push_back(&i);
+        if (const auto it = named.find(key.attributes[0].s()); it != named.end()) kept.push_back(it->second);
       } else if (key.op_type == kConstantOp) {
         if (auto it = task_.lowered.initializers.find(node.op); it != task_.lowered.initializers.end()) kept.push_back(it->second);
       }
     }
     written.insert(kept.begin(), kept.end());
     for (const ValueInfo& input : task_.model().graph.inputs)  // defaults of inputs belong to the interface, used or not
-      for (const Initializer& i : task_.model().graph.initializers)
-        if (i.name == input.name && task_.model().ir_version >= 4) written.insert(&i);
+      if (const auto it = named.find(input.name); it != named.end() && task_.model().ir_version >= 4) written.insert(it->second);
     for (const Initializer& i : task_.model().graph.initializers)
       if (written.contains(&i)) graph_.initializers.push_back(i);
     for (Id id : nodes_.constants)
@@ -268,13 +269,12 @@ class NodeWriter {
 
   // Outputs whose value already bears another name.
   void write_output_copies() {
+    std::unordered_set<std::string_view> seen;
     for (std::size_t i = 0; i < task_.lowered.roots.size(); ++i) {
       const std::string& from = names_.of(task_.lowered.roots[i]);
       const std::string& to = task_.model().graph.outputs[i].name;
-      if (from == to) continue;
-      bool again = false;  // the same output listed twice
-      for (std::size_t j = 0; j < i; ++j) again = again || task_.model().graph.outputs[j].name == to;
-      if (again) continue;
+      const bool again = !seen.insert(to).second;  // the same output listed twice
+      if (from == to || again) continue;
       Node copy;
       copy.op_type = "Identity";
       copy.name = made_name(to + "/Identity");

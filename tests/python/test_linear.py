@@ -53,6 +53,22 @@ def many_outputs(n):
     return made
 
 
+def equal_outputs(n):
+    """One value under n names, each of which is an output."""
+    return model([helper.make_node("Relu", ["x"], [f"r{k}"]) for k in range(n)], [value("x")], [value(f"r{k}") for k in range(n)])
+
+
+def equal_inputs(n):
+    """One value under n names, all of which one node reads."""
+    return model([helper.make_node("Sigmoid", ["x"], [f"r{k}"]) for k in range(n)] + [helper.make_node("Sum", [f"r{k}" for k in range(n)], ["y"])], [value("x")], [value("y")])
+
+
+def inputs_with_defaults(n):
+    made = many_inputs(n)
+    made.graph.initializer.extend(helper.make_tensor(f"i{k}", F32, [2], [k, k + 1]) for k in range(n))
+    return made
+
+
 def processor_time(path, output):
     """Of the command without another judge, which has times of its own."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
@@ -69,6 +85,9 @@ CASES = {
     "sum": (many_inputs, 10_000),
     "outputs": (many_outputs, 10_000),
     "concat": (one_node("Concat", lambda n: n, axis=0), 12_500),
+    "equal outputs": (equal_outputs, 10_000),
+    "equal inputs": (equal_inputs, 10_000),
+    "inputs with defaults": (inputs_with_defaults, 5_000),
     "max": (one_node("Max", lambda n: 1), 6_000),
 }
 
