@@ -10,6 +10,7 @@
 #include "kernels/runtime/registry.h"
 #include "kernels/runtime/team_scope.h"
 #include "kernels/session/graph.h"
+#include "onnx_bridge/file/io.h"
 
 namespace saturate {
 namespace {
@@ -121,6 +122,7 @@ class KernelEvaluator : public Evaluator {
 struct Session::Impl {
   std::shared_ptr<Plan> plan;
   std::vector<Function> functions;  // keeps the bodies' subgraphs alive
+  std::size_t texts = 0;            // bytes of what the file says beside graphs and tensors
   SessionOptions options;
   std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>(true, options.keep_results);
   mutable Team team;
@@ -200,9 +202,10 @@ struct Session::Impl {
     return outputs;
   }
 
-  // What a run begins with: its inputs, and the model's strings, which lie in memory (weights are read where they lie in the file).
+  // What a run begins with: its inputs, and the model's strings and texts, which lie in memory (weights are read where they lie in the
+  // file).
   std::size_t bytes_of(const std::vector<Value>& inputs) const {
-    std::size_t bytes = 0;
+    std::size_t bytes = texts;
     for (const Value& v : inputs) bytes += taken_by(v);
     for (const auto& [slot, value] : plan->constants)
       if (value.is_tensor() && value.tensor().dtype() == DType::kString) bytes += taken_by(value);
@@ -256,6 +259,7 @@ Session::~Session() = default;
 absl::StatusOr<Session> Session::create(const Model& model, const SessionOptions& options) {
   auto impl = std::make_unique<Impl>(options);
   impl->functions = model.functions;
+  impl->texts = bytes_of_texts(model);
   PlanContext context;
   context.functions = &impl->functions;
   context.opset_imports = model.opset_imports;

@@ -30,6 +30,9 @@ absl::StatusOr<Model> parse_model_text(std::string_view text, const std::string&
 bool opset_was_assumed(const Model& model);
 // Names that several Constants of one graph of the file define. The last was taken, as ONNX Runtime does.
 std::vector<std::string> names_of_repeated_constants(const Model& model);
+// Of what the model's file says beside its graphs and tensors: doc strings, metadata, strings of attributes, fields that ONNX has no name
+// for.
+std::size_t bytes_of_texts(const Model& model);
 
 struct SaveOptions {
   // New initializers of at least so many bytes go outside when the model has external data. Those that were inline stay so, unless

@@ -105,6 +105,30 @@ def test_what_a_run_begins_with_counts(tmp_path, kind):
     run_ok("run", "m.onnx", "--inputs", "x.npz", "--max-memory", 200, "-o", "y.npz", cwd=tmp_path)
 
 
+def with_text(where):
+    """20 MB that are neither in a tensor nor in a name."""
+    model = make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, ["n"])], [value("y", F32, ["n"])])
+    text = "d" * (20 * MEBIBYTE)
+    if where in ("metadata", "metadata of a node"):
+        entry = (model if where == "metadata" else model.graph.node[0]).metadata_props.add()
+        entry.key, entry.value = "k", text
+    elif where == "attribute":
+        model.graph.node[0].CopyFrom(helper.make_node("Constant", [], ["y"], value_string=text))
+        model.graph.output[0].CopyFrom(value("y", STRING, []))
+    else:
+        {"model": model, "graph": model.graph, "node": model.graph.node[0], "input": model.graph.input[0]}[where].doc_string = text
+    return model
+
+
+@pytest.mark.parametrize("where", ["model", "graph", "node", "input", "metadata", "metadata of a node", "attribute"])
+def test_texts_of_a_model_count(tmp_path, where):
+    write(tmp_path, with_text(where), "m.onnx")
+    np.savez(tmp_path / "x.npz", x=np.zeros(2, np.float32))
+    done = run("run", "m.onnx", "--inputs", "x.npz", "--max-memory", 19, cwd=tmp_path)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "--max-memory gives more memory" in done.stderr, done.stderr
+    run_ok("run", "m.onnx", "--inputs", "x.npz", "--max-memory", 60, "-o", "y.npz", cwd=tmp_path)
+
+
 def test_arrays_beside_a_decoder_are_looked_at_first(tmp_path, small_model):
     write(tmp_path, small_model, "m.onnx")
     np.savez(tmp_path / "x.npz", x=np.zeros(8 * MEBIBYTE, np.float32))

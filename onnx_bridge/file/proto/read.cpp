@@ -506,12 +506,57 @@ void add_repeated_constants(const onnx::GraphProto& graph, std::vector<std::stri
   }
 }
 
+template <typename M>
+std::size_t texts_of(const M& message) {
+  std::size_t bytes = message.doc_string().size();
+  if constexpr (requires { message.metadata_props(); })  // of models; of all messages in newer ONNX, to which older has unknown fields
+    for (const auto& entry : message.metadata_props()) bytes += entry.key().size() + entry.value().size();
+  if constexpr (proto::kFull<M>)
+    bytes += message.unknown_fields().SpaceUsedExcludingSelfLong();
+  else
+    bytes += message.unknown_fields().size();
+  return bytes;
+}
+
+std::size_t texts_of_graph(const onnx::GraphProto& graph);
+
+std::size_t texts_of_node(const onnx::NodeProto& node) {
+  std::size_t bytes = texts_of(node);
+  for (const onnx::AttributeProto& a : node.attribute()) {
+    bytes += texts_of(a) + a.s().size();
+    for (const std::string& text : a.strings()) bytes += text.size();
+    if (a.has_g()) bytes += texts_of_graph(a.g());
+    for (const onnx::GraphProto& graph : a.graphs()) bytes += texts_of_graph(graph);
+  }
+  return bytes;
+}
+
+std::size_t texts_of_graph(const onnx::GraphProto& graph) {
+  std::size_t bytes = texts_of(graph);
+  for (const onnx::NodeProto& node : graph.node()) bytes += texts_of_node(node);
+  for (const onnx::TensorProto& tensor : graph.initializer()) bytes += texts_of(tensor);
+  for (const auto* values : {&graph.input(), &graph.output(), &graph.value_info()})
+    for (const onnx::ValueInfoProto& value : *values) bytes += texts_of(value);
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<std::string> names_of_repeated_constants(const Model& model) {
   std::vector<std::string> names;
   if (model.origin) add_repeated_constants(static_cast<const onnx::ModelProto*>(model.origin.get())->graph(), names);
   return names;
+}
+
+std::size_t bytes_of_texts(const Model& model) {
+  if (!model.origin) return 0;
+  const auto& message = *static_cast<const onnx::ModelProto*>(model.origin.get());
+  std::size_t bytes = texts_of(message) + texts_of_graph(message.graph());
+  for (const onnx::FunctionProto& function : message.functions()) {
+    bytes += texts_of(function);
+    for (const onnx::NodeProto& node : function.node()) bytes += texts_of_node(node);
+  }
+  return bytes;
 }
 
 }  // namespace saturate
