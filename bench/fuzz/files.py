@@ -50,12 +50,14 @@ VERBS = {
     "verify": ((f"verify IN IN {BOUNDS}",), (0, 1, 3, 5)),
     "targets": (("targets check IN --target qnn-htp", "targets check IN --target coreml --no-forms"), (0, 1)),
     "transform": (tuple(f"transform IN -o out.onnx {BOUNDS} --pass {p}" for p in ("precision:float16", "expose_all", "open_batch", "io_rank:4", "int32_inputs", "freeze")), (0, 1, 2, 3, 5)),
+    "extract": ((f"extract IN --sample 2 {BOUNDS}", f"extract IN --sample 1 --target npu-4d --no-verify {BOUNDS}"), (0, 1, 3, 4, 5)),
+    "cost": (("cost gather IN -o out.jsonl --seconds 0.001", "cost gather IN -o out.jsonl --seconds 0.001 --graphs"), (0, 1, 5)),
     "generate": ((f"generate IN --prompt-ids 1,2,3 --max-new-tokens 4 {BOUNDS}", f"generate IN --prompt-ids 1,2,3,4 --max-new-tokens 2 {BOUNDS} --top-k 3"), (0, 1, 2, 5)),
     "slm": ((f"slm IN -o out.onnx {BOUNDS}", f"slm IN -o out.onnx {BOUNDS} --max-context 16 --dtype fp16", f"slm IN -o out.onnx {BOUNDS} --cache buffer --max-context 16"), (0, 1, 2, 3, 5)),
     "kv_cache": ((f"transform IN -o out.onnx --pass kv_cache {BOUNDS}",), (0, 1, 2, 3, 5)),
 }
 SILENT = {("targets", 1)}  # a node that the target lacks is no error
-OF_GRAPHS = ("optimize", "optimize", "optimize", "run", "bench", "inspect", "explain", "transform", "transform", "diff", "verify", "targets")
+OF_GRAPHS = ("optimize", "optimize", "optimize", "run", "bench", "inspect", "explain", "transform", "transform", "diff", "verify", "targets", "extract", "cost")
 OF_DECODERS = ("generate", "slm", "kv_cache", "optimize", "generate", "slm")
 CHANGES_OF_ONE = 16  # as long as cases follow one another they change the same file
 SIZES = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 2**16, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1)
