@@ -7,6 +7,7 @@
 
 #include "egraph/read_json.h"
 #include "extract/target/load_pattern.h"
+#include "extract/target/quantizers.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
@@ -482,8 +483,9 @@ absl::StatusOr<Target> parse_target(const std::string& text, const std::string& 
 
 namespace {
 
-// Wishes by name. One head at a time, with one mask that all heads add: whole attention operators work on all heads, so they are wished
-// away with any number of heads, and so is whatever computes on several heads at once. Views and quantizers only hand heads on.
+// Wishes by name. Quantizable: what a model has of a runtime's own fusions; rules make none (quantizers.h). One head at a time, with one
+// mask that all heads add: whole attention operators work on all heads, so they are wished away with any number of heads, and so is
+// whatever computes on several heads at once. Views and quantizers only hand heads on.
 constexpr std::pair<std::string_view, std::string_view> kWishes[] = {{"single-heads", R"json([
   {"operators": ["Attention", "com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention",
                  "com.microsoft::PackedAttention", "com.microsoft::PackedMultiHeadAttention"],
@@ -492,6 +494,11 @@ constexpr std::pair<std::string_view, std::string_view> kWishes[] = {{"single-he
               "Unsqueeze"],
    "max_heads": 1, "price": 1000, "because": "one head at a time"},
   {"operators": ["Where"], "dtypes": ["bool", "int32", "int64"], "price": 1000, "because": "masks are added to the scores"}
+])json"},
+                                                                     {kQuantizable, R"json([
+  {"operators": ["Attention", "com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention",
+                 "com.microsoft::FusedConv", "com.microsoft::FusedGemm", "com.microsoft::FusedMatMul", "com.microsoft::NhwcConv"],
+   "absent_inputs": [0], "price": 1000, "because": "quantizers know the convolution or the products in it alone"}
 ])json"}};
 
 }  // namespace

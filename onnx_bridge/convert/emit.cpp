@@ -105,7 +105,9 @@ class NodeWriter {
     }
     const OpId op = task_.e().node(c.node).op;
     if (auto it = task_.lowered.initializers.find(op); it != task_.lowered.initializers.end()) return absl::OkStatus();
-    if (auto it = task_.lowered.constant_nodes.find(op); it != task_.lowered.constant_nodes.end()) {
+    const auto it = task_.lowered.constant_nodes.find(op);
+    const bool stays = !task_.options.only_initializers || (it != task_.lowered.constant_nodes.end() && task_.is_output(names_.of(id)));
+    if (it != task_.lowered.constant_nodes.end() && stays) {
       Node node = *it->second;
       node.outputs[0] = names_.of(id);
       graph_.nodes.push_back(std::move(node));

@@ -36,6 +36,7 @@ struct WrittenNode {
 };
 
 struct EmitModelOptions {
+  bool only_initializers = false;  // the model's Constant nodes become initializers, but for outputs
   bool is_body = false;  // of an If, Loop or Scan: value_info is the model's own, as runtimes compare it with what they infer around it
   std::optional<std::int64_t>
       opset;                    // write this opset of ai.onnx; nullopt: the input's, or the lowest above it that can express the result

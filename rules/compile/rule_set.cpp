@@ -162,6 +162,11 @@ std::vector<const Rule*> RuleSet::cases_of(std::string_view native) const {
 RuleSet RuleSet::filtered(const RuleFilter& filter) const& { return RuleSet(*this).filtered(filter); }
 
 RuleSet RuleSet::filtered(const RuleFilter& filter) && {
+  if (!filter.readers.empty()) {
+    const Hiding hiding(all_stored(), filter.readers);
+    std::erase_if(rules_, [&](const auto& r) { return hiding.hides(r->head()); });
+    std::erase_if(native_, [&](const NativeRule& r) { return !r.makes.op_type.empty() && hiding.hides(r.makes); });
+  }
   std::erase_if(rules_, [&](const auto& r) {
     return !filter.accepts(r->head().name, r->head().effect, r->head().assumes) || !filter.spares(r->head());
   });

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "rules/compile/compile.h"
+#include "rules/compile/kept_known.h"
 #include "rules/compile/stored_rule.h"
 #include "rules/language/operators.h"
 #include "rules/language/rule.h"
@@ -29,9 +30,10 @@ struct NativeRule {
 
 struct RuleFilter {
   EffectChoice effects;
-  std::vector<std::string> only;      // names; empty: all
-  std::vector<std::string> except;    // names
-  std::vector<std::string> not_made;  // operators, with or without domain: no rule that makes one of what holds none of them
+  std::vector<std::string> only;             // names; empty: all
+  std::vector<std::string> except;           // names
+  std::vector<std::string> not_made;         // operators, with or without domain: no rule that makes one of what holds none of them
+  std::vector<KnownOperators> readers = {};  // tools that read the result next: no rule that hides from one what it knows
   AssumptionChoice assumptions;
   bool accepts(std::string_view name, Effect effect, std::span<const std::string_view> assumes = {}) const;
   // Whether a rule makes none of `not_made`.

@@ -198,7 +198,8 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->check(hint(builtin_targets()))
       ->group(group);
   add_list(app, "--prefer", args.prefer, "WISH",
-           "what the target would rather have, beside its own wishes: single-heads (attention one head at a time)")
+           "what the target would rather have, beside its own wishes: single-heads (attention one head at a time), quantizable "
+           "(operators that quantizers know)")
       ->check(choice(known_wishes()))
       ->group(group);
   app->add_option("--cost", args.cost,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "extract/target/quantizers.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/model/wrong_usage.h"
@@ -157,6 +158,10 @@ absl::StatusOr<Setup> set_up(const SetupOptions& options) {
   target->keep_functions |= options.keep_functions;
   RuleFilter filter = options.filter;
   fit_to_target(filter, *target);
+  if (std::find(options.prefer.begin(), options.prefer.end(), kQuantizable) != options.prefer.end()) {
+    filter.readers = known_to_quantizers();
+    leave_to_quantizers(*target);
+  }
   absl::StatusOr<RuleSet> rules = load_rules(options.rule_files, filter, false);
   if (!rules.ok()) return rules.status();
   absl::StatusOr<std::unique_ptr<CostModel>> cost =

@@ -30,7 +30,7 @@ class Options(TypedDict, total=False):
     """What can run, and what it costs: "ort-cpu" (the default), another of `onnx_saturate.targets()`, or a JSON file; "ort-cpu@1.23" for that
     release, else the installed one."""
     prefer: str | Iterable[str]
-    """What the target would rather have, beside its own wishes: "single-heads" computes attention one head at a time."""
+    """What the target would rather have, beside its own wishes: "single-heads" computes attention one head at a time, "quantizable" keeps what quantizers know."""
     cost: str | os.PathLike[str] | CostModel
     """"nodes", "flops", "bytes", "roofline", "measured", a file (docs/extraction.md), or a function of an `Operator` (default: the target's own)."""
     cost_at: Mapping[str, int] | Sequence[Mapping[str, int] | tuple[Mapping[str, int], float]]

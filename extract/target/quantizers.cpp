@@ -1,0 +1,24 @@
+#include "extract/target/quantizers.h"
+
+#include "egraph/read_json.h"
+#include "extract/builtin_runtimes.h"
+
+namespace saturate {
+
+std::vector<KnownOperators> known_to_quantizers() {
+  std::vector<KnownOperators> out;
+  const nlohmann::json table = *read_json(kQuantizers);
+  for (const auto& [name, operators] : table.at("quantizers").items()) {
+    KnownOperators& known = out.emplace_back();
+    for (const auto& op : operators) known.insert(op.get<std::string>());
+  }
+  return out;
+}
+
+void leave_to_quantizers(Target& target) {
+  target.only_initializers = true;
+  target.load_time_fusions.clear();
+  target.quantizes_weights = {};
+}
+
+}  // namespace saturate
