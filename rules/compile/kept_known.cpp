@@ -47,7 +47,12 @@ bool Hiding::Tool::takes(const RuleOp& op) const {
 
 bool Hiding::Tool::is_hidden_by(const RuleDirection& d, const RuleOp& made) const {
   if (made.domain == kInternalDomain || knows(made) || !computes(made) || is_among(made, d.wants)) return false;
-  return std::any_of(d.wants.begin(), d.wants.end(), [&](const RuleOp& op) { return takes(op) && !is_among(op, d.makes); });
+  // A BatchNormalization becomes Mul and Add, and what is beside these computes their constants.
+  const auto takes_its_place = [&](const RuleOp& op) { return takes(op) && !is_among(op, d.wants); };
+  const bool is_replaced = std::any_of(d.makes.begin(), d.makes.end(), takes_its_place);
+  return std::any_of(d.wants.begin(), d.wants.end(), [&](const RuleOp& op) {
+    return takes(op) && !is_among(op, d.makes) && (op.domain == kInternalDomain || !is_replaced);
+  });
 }
 
 bool Hiding::hides(const RuleHead& rule) const {

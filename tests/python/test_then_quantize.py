@@ -115,6 +115,15 @@ def test_a_models_own_fusions_are_taken_apart(tmp_path):
     np.testing.assert_allclose(onnxruntime_outputs(ready, inputs)["y"], onnxruntime_outputs(tmp_path / "model.onnx", inputs)["y"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("target", ["ort-cpu@1.31", "onnx"])
+def test_normalizations_go_into_convolutions_all_the_same(target, tmp_path):
+    text = CONVOLUTIONS.replace("v1 = Relu (v0)", "n0 = BatchNormalization (v0, b, b, b, ones)\n  v1 = Relu (n0)").replace(
+        "float[8] b,", "float[8] b, float[8] ones = {1, 2, 1, 1, 3, 1, 1, 1},")
+    onnx.save(drawn(text), tmp_path / "model.onnx")
+    run_ok("optimize", tmp_path / "model.onnx", "-o", tmp_path / "ready.onnx", "--target", target, "--prefer", "quantizable")
+    assert "BatchNormalization" not in {n.op_type for n in onnx.load(tmp_path / "ready.onnx").graph.node}
+
+
 def test_weights_are_initializers(tmp_path):
     """ONNX Runtime's quantizer fails where a convolution that has its normalization inside reads a bias from a Constant node."""
     scaled = CONVOLUTIONS.replace("v1 = Relu (v0)", "n0 = Mul (v0, g)\n  v1 = Relu (n0)").replace("float[8] b,", "float[8] b, float[1,8,1,1] g,")
