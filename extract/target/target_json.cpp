@@ -490,16 +490,13 @@ constexpr std::pair<std::string_view, std::string_view> kWishes[] = {{"single-he
   {"operators": ["Attention", "com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention",
                  "com.microsoft::PackedAttention", "com.microsoft::PackedMultiHeadAttention"],
    "max_heads": 0, "price": 1000, "because": "one head at a time"},
-  {"except": ["DequantizeLinear", "Flatten", "Identity", "QuantizeLinear", "Reshape", "Split", "Squeeze", "Transpose",
-              "Unsqueeze"],
+  {"except": ["DequantizeLinear", "Flatten", "Identity", "QuantizeLinear", "Reshape", "Split", "Squeeze", "Transpose", "Unsqueeze"],
    "max_heads": 1, "price": 1000, "because": "one head at a time"},
-  {"operators": ["Where"], "dtypes": ["bool", "int32", "int64"], "price": 1000, "because": "masks are added to the scores"}
-])json"},
+  {"operators": ["Where"], "dtypes": ["bool", "int32", "int64"], "price": 1000, "because": "masks are added to the scores"}])json"},
                                                                      {kQuantizable, R"json([
   {"operators": ["Attention", "com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention",
                  "com.microsoft::FusedConv", "com.microsoft::FusedGemm", "com.microsoft::FusedMatMul", "com.microsoft::NhwcConv"],
-   "absent_inputs": [0], "price": 1000, "because": "quantizers know the convolution or the products in it alone"}
-])json"}};
+   "absent_inputs": [0], "price": 1000, "because": "quantizers know the convolution or the products in it alone"}])json"}};
 
 }  // namespace
 
