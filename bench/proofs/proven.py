@@ -183,7 +183,7 @@ def bugs(args, folder):
         done += 1
         broken = pathlib.Path(folder) / "broken.onnx"
         onnx.save(changed, broken)
-        found = prove(args.saturate, model, broken, *([] if args.compare else ["--no-compare"]))
+        found = prove(args.saturate, model, broken, *([] if args.compare else ["--no-compare", "--time-limit", "5"]))
         differ = differs(onnx.load(result), changed, done)
         key = f"{'bug' if differ else 'does not run' if differ is None else 'no bug seen'}: {found['verdict']}"
         counts[key] = counts.get(key, 0) + 1
