@@ -387,3 +387,14 @@ def test_a_guard_of_hidden_rows_is_verified(tmp_path):
                                   f"m = Not (hidden) f = Constant <value_float = -inf> () w = Where (m, x, f) p = Softmax <axis = -1> (w) {guarded}"))
     told = report_of(tmp_path, path, tmp_path / "out.onnx", *rules(tmp_path, ADDED % "no_empty_row", Not=1, Cast=1, Mul=1, Add=1))
     assert told["verified"] and "Where" in told["after"]["operators"] and len(told["left_out"]) == 1
+
+
+def test_the_rule_that_moves_numbers_is_to_blame(tmp_path):
+    """An exact rule (reshape_reshape) makes the form cheap for which erf_by_tanh is chosen: the exact one stays."""
+    path = tmp_path / "erf.onnx"
+    onnx.save(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 18]> g (float[1,4] x) => (float[8] y) <float c = {-0.7}, int64[1] four = {4}>
+        { m = Mul (c, x)  e = Erf (m)  r = Reshape (e, four)  y = Concat <axis = -1> (r, r) }'''), path)
+    report = tmp_path / "r.json"
+    done = run_ok(path, "-o", tmp_path / "o.onnx", "--target", "npu-4d", "--approximate", "--report", report)
+    assert "--check-rtol says how far" in said(done) and "report it" not in said(done)
+    assert [out["rule"] for out in json.loads(report.read_text())["left_out"]] == ["erf_by_tanh"]

@@ -169,6 +169,7 @@ struct OptimizeReport {
     std::string rule, assumption;  // one of them
     std::string because;           // what differed
     bool built_in = false;         // the rule is one of saturate's own
+    bool approximates = false;     // as the user allowed
   };
   std::vector<LeftOut> left_out;
   std::vector<NodeCost> nodes_before, nodes_after;  // of the main graph (PipelineOptions::details)

@@ -105,7 +105,8 @@ std::string left_out_warning(const OptimizeReport::LeftOut& out, const Model& mo
   const std::string file = model.path.empty() ? "MODEL" : std::filesystem::path(model.path).filename().string();
   const bool asked = check.tolerances.rtol || check.tolerances.atol;  // a rule that is right rounds, too
   const std::string advice =
-      asked ? "that is more than the tolerance that was asked for"
+      asked              ? "that is more than the tolerance that was asked for"
+      : out.approximates ? "it approximates, as --approximate allows; --check-rtol says how far numbers may move"
       : out.built_in
           ? fmt::format("please report it with the model: `saturate {} --seed {} --debug-rules` shows it again", file, check.seed)
           : "mend or remove it";
@@ -125,7 +126,9 @@ std::optional<OptimizeReport::LeftOut> blame(const Model& model, const Setup& se
   }
   const Culprit culprit = find_culprit(model, setup, again);
   if (!culprit.found) return std::nullopt;
-  return OptimizeReport::LeftOut{culprit.rule, "", failed.message, is_built_in(culprit.rule)};
+  const Rule* rule = setup.rules.find(culprit.rule);
+  const bool approximates = rule && rule->effect == Effect::kApproximates;
+  return OptimizeReport::LeftOut{culprit.rule, "", failed.message, is_built_in(culprit.rule), approximates};
 }
 
 // Adds what is to be left out; false where nothing is new about it.
