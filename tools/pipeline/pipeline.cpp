@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "egraph/stop.h"
 #include "fmt/format.h"
+#include "onnx_bridge/file/io.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/debug_rules.h"
 #include "tools/pipeline/local_functions.h"
