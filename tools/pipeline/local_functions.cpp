@@ -161,6 +161,14 @@ bool calls_one_of(const std::set<OperatorName>& functions, const std::vector<Nod
   });
 }
 
+bool holds_bodies(const std::vector<Node>& nodes) {
+  return std::ranges::any_of(nodes, [](const Node& node) {
+    bool any = false;
+    for_each_body(node, [&](const Graph&) { any = true; });
+    return any;
+  });
+}
+
 bool same_names(std::vector<std::string> a, std::vector<std::string> b) {
   std::sort(a.begin(), a.end());
   std::sort(b.begin(), b.end());
@@ -235,7 +243,7 @@ absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& function
     if (!functions.contains({f.domain, f.name}) && (before == opset || same_in_opset(f.nodes, own->second, opset))) continue;
     auto nodes = nodes_in_opset(f.nodes, own->second, opset);
     if (!nodes.ok()) return stays(f, std::string(nodes.status().message()));
-    if (were_in_place && opset < before && !functions.contains({f.domain, f.name}))
+    if (were_in_place && opset < before && !functions.contains({f.domain, f.name}) && !holds_bodies(f.nodes))
       return stays(f, "that opset does not have the dtypes of its operators");
     f.nodes = *std::move(nodes);
     own->second = opset;

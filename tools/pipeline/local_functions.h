@@ -24,7 +24,7 @@ bool is_same_function(const Function& function, const RuleSet& rules);
 
 // Brings functions of the model into its own opset, as onnx.checker wants: these, and those that hold what it has another version of than
 // theirs, where the model's was `before`.
-// `were_in_place`: bodies of all others took the place of their calls wherever this opset has what they hold, so that none of these is
+// `were_in_place`: others without If, Loop and Scan took the place of their calls wherever this opset has what they hold: none of these is
 // left. kFailedPrecondition: this opset lacks what a function holds.
 absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& functions, std::int64_t before, bool were_in_place);
 
