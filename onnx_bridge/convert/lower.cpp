@@ -81,8 +81,9 @@ class Lowerer {
     }
     for (const Initializer& i : graph.initializers)
       if (!overridable.contains(i.name)) lower_initializer(i);
-    for (const ValueInfo& v : graph.value_info) declared_.emplace(v.name, &v.type);
-    for (const ValueInfo& v : graph.outputs) declared_.emplace(v.name, &v.type);
+    for (const auto* declared : {&graph.value_info, &graph.outputs})
+      for (const ValueInfo& v : *declared)
+        if (options_.believes_types) declared_.emplace(v.name, &v.type);
     mark_used(graph, used);
     for (const Node& node : graph.nodes) {
       heed_stop();

@@ -67,7 +67,8 @@ struct LowerOptions {
   // random nodes, calls of its functions, sparse tensors. Inputs of one name in `input_names` are one value.
   int model = 0;
   std::map<std::string, std::string> input_names = {};  // in the e-graph, by those of the model; others keep theirs
-  bool disputes_are_unique = true;                      // false: equal nodes that runtimes take differently (disputed.h) are equal
+  bool believes_types = true;       // false: types that the model declares of inner values and outputs are not taken for true
+  bool disputes_are_unique = true;  // false: equal nodes that runtimes take differently (disputed.h) are equal
 };
 
 // Operator and canonical children as one key, equal exactly for equal e-nodes: children of commutative operators in one order.

@@ -24,10 +24,22 @@ std::string operators_text(const std::vector<std::string>& operators) {
 
 std::string labelled(const char* label, const std::string& text) { return fmt::format("  {:<10} {}\n", label, text); }
 
+// What the proof leaves open.
+std::string but_for(const ModelProof& proof) {
+  Effect most = Effect::kExact;
+  for (const UsedLaw& law : proof.laws) most = std::max(most, law.effect);
+  std::vector<std::string> out;
+  if (most == Effect::kWithinOneStep) out.push_back("a step of quantized numbers");
+  if (most == Effect::kRescales) out.push_back("other scales of quantized numbers");
+  if (most == Effect::kApproximates) out.push_back("approximations");
+  if (!proof.rounded.empty()) out.push_back("constants in their last bits");
+  return out.empty() ? "" : fmt::format(" but for {}", fmt::join(out, " and "));
+}
+
 std::string head(const ModelProof& proof) {
   switch (proof.verdict) {
     case ModelProof::Verdict::kProven:
-      return "proven equal";
+      return "proven equal" + but_for(proof);
     case ModelProof::Verdict::kDifferent:
       return "DIFFERENT";
     default:

@@ -99,13 +99,43 @@ class Prover {
       if (!inputs_.contains(i->name)) out_.interface.push_back(fmt::format("input '{}' is gone", i->name));
     for (const ValueInfo* i : given_inputs(*models_[1]))
       if (!met.contains(i->name)) out_.interface.push_back(fmt::format("input '{}' is new", i->name));
+    std::erase_if(inputs_, [&](const auto& pair) { return !are_one_input(pair.first, pair.second); });
+  }
+
+  // What one model takes and the other does not is no input of both, and what a call leaves out is another value where defaults differ.
+  bool are_one_input(const std::string& first, const std::string& second) {
+    const auto info = [&](int side, const std::string& name) -> const ValueType& {
+      const auto given = given_inputs(*models_[side]);
+      return (*std::ranges::find_if(given, [&](const ValueInfo* i) { return i->name == name; }))->type;
+    };
+    const Tensor *x = default_of(0, first), *y = default_of(1, second);
+    const bool one_default = (x == nullptr) == (y == nullptr) && (!x || identical(*x, *y));
+    if (!one_default) out_.interface.push_back(fmt::format("input '{}' has another default", first));
+    const ValueType &a = info(0, first), &b = info(1, second);
+    const bool one_type = a.kind == b.kind && a.dtype == b.dtype && (!a.shape || !b.shape || fit(*a.shape, *b.shape));
+    if (!one_type) out_.interface.push_back(fmt::format("input '{}' is of another type or size", first));
+    return one_default && one_type;
+  }
+
+  static bool fit(const std::vector<DimSpec>& a, const std::vector<DimSpec>& b) {
+    const auto may_be_one = [](const DimSpec& x, const DimSpec& y) {
+      const auto *m = std::get_if<std::int64_t>(&x), *n = std::get_if<std::int64_t>(&y);
+      return !m || !n || *m == *n;
+    };
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), may_be_one);
+  }
+
+  const Tensor* default_of(int side, const std::string& input) const {
+    const auto& all = models_[side]->graph.initializers;
+    const auto it = std::ranges::find(all, input, &Initializer::name);
+    return it == all.end() ? nullptr : &it->tensor;
   }
 
   // The model without operators of attention comes first: rules ask, once, what the model that they make something of holds.
   absl::Status lower_both() {
     const int base = holds_attention_operator(*models_[0]) && !holds_attention_operator(*models_[1]) ? 1 : 0;
     LowerOptions options;
-    options.disputes_are_unique = false;
+    options.disputes_are_unique = options.believes_types = false;
     if (auto s = lower_side(base, options); !s.ok()) return s;
     (void)holds_attention(g_);
     options.model = 1;
