@@ -97,6 +97,31 @@ def test_inputs_are_paired_by_name_then_by_place(tmp_path):
     assert prove(tmp_path, model("y = Identity (x)"), more, "--no-compare")[1]["interface"] == ["input 'z' is new"]
 
 
+def test_inputs_of_different_types_sizes_or_defaults_are_two(tmp_path):
+    first = model("y = Relu (x)", inputs="float[N,8] x")
+    for other in (model("y = Relu (x)", inputs="double[N,8] x", outputs="double[N,8] y"), model("y = Relu (x)", inputs="float[N,7] x", outputs="float[N,7] y"),
+                  model("y = Relu (x)", inputs="float[8] x", outputs="float[8] y")):
+        status, found = prove(tmp_path, first, other, "--no-compare")
+        assert status == OPEN and "of another type or size" in found["interface"][0]
+
+    def by_default(value):
+        made = model("y = Mul (x, w)", inputs="float[N,8] x, float w")
+        made.graph.initializer.append(numpy_helper.from_array(np.float32(value), "w"))
+        return made
+
+    assert prove(tmp_path, by_default(1), by_default(1), "--no-compare")[0] == PROVEN
+    assert "another default" in prove(tmp_path, by_default(1), by_default(2), "--no-compare")[1]["interface"][0]
+
+
+def test_declared_types_of_inner_values_prove_nothing(tmp_path):
+    """A declaration that m has one element would make both equal."""
+    first = model("m = com.custom.Unknown (x) y = Add (m, m)", more=', "com.custom": 1')
+    second = model("m = com.custom.Unknown (x) k = ReduceSum <keepdims = 1> (m) y = Add (k, k)", more=', "com.custom": 1')
+    for made in (first, second):
+        made.graph.value_info.append(onnx.helper.make_tensor_value_info("m", onnx.TensorProto.FLOAT, [1, 1]))
+    assert prove(tmp_path, first, second, "--no-compare")[0] == OPEN
+
+
 def test_constants_in_their_last_bits_are_told(tmp_path):
     weights = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
 
@@ -107,6 +132,7 @@ def test_constants_in_their_last_bits_are_told(tmp_path):
 
     status, found = prove(tmp_path, of(weights), of(np.nextafter(weights, np.float32(9))))
     assert (status, found["rounded"]) == (PROVEN, ["w"])
+    assert "but for constants in their last bits" in run("prove", tmp_path / "a.onnx", tmp_path / "b.onnx").stdout
     changed = weights.copy()
     changed[3, 4] *= 1.001
     assert prove(tmp_path, of(weights), of(changed), "--no-compare")[0] == OPEN
