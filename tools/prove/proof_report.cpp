@@ -33,6 +33,7 @@ std::string but_for(const ModelProof& proof) {
   if (most == Effect::kRescales) out.push_back("other scales of quantized numbers");
   if (most == Effect::kApproximates) out.push_back("approximations");
   if (!proof.rounded.empty()) out.push_back("constants in their last bits");
+  if (proof.believes_types) out.push_back("types that the models declare");
   return out.empty() ? "" : fmt::format(" but for {}", fmt::join(out, " and "));
 }
 
@@ -119,12 +120,9 @@ std::string format_proof(const ModelProof& proof, const std::string& first, cons
 }
 
 nlohmann::json to_json(const ModelProof& proof) {
-  nlohmann::json out = {{"verdict", to_string(proof.verdict)},
-                        {"interface", proof.interface},
-                        {"computed", proof.computed},
-                        {"rounded", proof.rounded},
-                        {"stop", proof.stop},
-                        {"assumes", assumptions(proof)}};
+  nlohmann::json out = {
+      {"verdict", to_string(proof.verdict)},    {"interface", proof.interface}, {"computed", proof.computed},   {"rounded", proof.rounded},
+      {"believes_types", proof.believes_types}, {"stop", proof.stop},           {"assumes", assumptions(proof)}};
   for (int side : {0, 1}) {
     out["nodes"].push_back(proof.nodes[side]);
     out["proven_nodes"].push_back(proof.proven_nodes[side]);

@@ -65,13 +65,15 @@ bool differ_by_rounding(const Tensor& a, const Tensor& b) {
 
 class Prover {
  public:
-  Prover(const Model& first, const Model& second, const Setup& setup, const ProveOptions& options)
+  Prover(const Model& first, const Model& second, const Setup& setup, const ProveOptions& options, bool believes_types)
       : models_{&first, &second},
         rules_(setup.rules),
         target_(setup.target),
         options_(options),
         evaluator_(make_evaluator()),
-        g_(*evaluator_) {}
+        g_(*evaluator_) {
+    out_.believes_types = believes_types;
+  }
 
   absl::StatusOr<ModelProof> run() {
     compare_interfaces();
@@ -135,7 +137,8 @@ class Prover {
   absl::Status lower_both() {
     const int base = holds_attention_operator(*models_[0]) && !holds_attention_operator(*models_[1]) ? 1 : 0;
     LowerOptions options;
-    options.disputes_are_unique = options.believes_types = false;
+    options.disputes_are_unique = false;
+    options.believes_types = out_.believes_types;
     if (auto s = lower_side(base, options); !s.ok()) return s;
     (void)holds_attention(g_);
     options.model = 1;
@@ -351,7 +354,12 @@ class Prover {
 }  // namespace
 
 absl::StatusOr<ModelProof> prove(const Model& first, const Model& second, const Setup& setup, const ProveOptions& options) {
-  auto proof = Prover(first, second, setup, options).run();
+  auto proof = Prover(first, second, setup, options, false).run();
+  const bool declares = !first.graph.value_info.empty() || !second.graph.value_info.empty();
+  if (proof.ok() && proof->verdict != ModelProof::Verdict::kProven && proof->interface.empty() && declares) {
+    auto believing = Prover(first, second, setup, options, true).run();
+    if (believing.ok() && believing->verdict == ModelProof::Verdict::kProven) proof = std::move(believing);
+  }
   if (!proof.ok() || proof->verdict == ModelProof::Verdict::kProven || !options.compares_numbers) return proof;
   if (options.progress) options.progress("verify");
   proof->numbers = verify(first, second, options.run);
