@@ -16,7 +16,7 @@ std::vector<KnownOperators> known_to_quantizers() {
 }
 
 void leave_to_quantizers(Target& target) {
-  target.only_initializers = true;
+  target.for_quantizers = true;
   target.fuses_at_load = false;
   target.load_time_fusions.clear();
   target.quantizes_weights = {};

@@ -12,8 +12,8 @@ namespace saturate {
 inline constexpr std::string_view kQuantizable = "quantizable";  // of --prefer
 // What each quantizer knows.
 std::vector<KnownOperators> known_to_quantizers();
-// Takes from the target what another spelling than quantizers know is made for: what its runtime does when it loads a model. Weights become
-// initializers, since ONNX Runtime's quantizer fails on biases that are Constant nodes.
+// Says that the result is quantized next, and takes from the target what another spelling than quantizers know is made for: what its
+// runtime does when it loads a model. Weights become initializers, since ONNX Runtime's quantizer fails on biases that are Constant nodes.
 void leave_to_quantizers(Target& target);
 
 }  // namespace saturate

@@ -148,7 +148,7 @@ struct Target {
   WeightsQuantizedAtLoad quantizes_weights;
   // "always" or "unless_approximate": its compiler finds integer kernels by the quantizers of a graph (kept_quantizers.h). "": it does not.
   std::string keeps_quantizers;
-  bool only_initializers = false;         // constants are no nodes: who reads the model next looks for initializers (quantizers.h)
+  bool for_quantizers = false;            // another tool quantizes the result (quantizers.h)
   bool keep_functions = false;            // functions of these operators stay functions, and the file holds them
   std::vector<std::string> assumes;       // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   Runtime runtime;                        // that it stands for, if any

@@ -44,7 +44,7 @@ absl::StatusOr<EmitModelOptions> emit_model_options(const Grown& grown, const Ch
   out.is_body = grown.body_model != nullptr;
   out.opset = options.opset;
   out.max_opset = options.limit;
-  out.only_initializers = task.target.only_initializers;
+  out.only_initializers = task.target.for_quantizers;
   out.reserved = &emitted.names;
   out.domain_versions = task.rules.domain_versions();
   for (std::size_t i = 0; i < grown.bodies.size(); ++i) {

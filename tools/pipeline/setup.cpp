@@ -144,6 +144,7 @@ void fit_to_target(RuleFilter& filter, Target& target) {
       (effects.approximates || effects.rescales || effects.within_one_step.value_or(false)))
     target.keeps_quantizers.clear();
   if (!filter.effects.within_one_step) filter.effects.within_one_step = !target.node_units.empty();
+  if (target.for_quantizers) filter.readers = known_to_quantizers();
   filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), target.assumes.begin(), target.assumes.end());
 }
 
@@ -156,12 +157,9 @@ absl::StatusOr<Setup> set_up(const SetupOptions& options) {
     if (absl::Status s = add_wishes(wish, *target); !s.ok()) return s;
   if (const auto unknown = options.filter.assumptions.unknown()) return wrong_usage(*unknown);
   target->keep_functions |= options.keep_functions;
+  if (std::ranges::find(options.prefer, kQuantizable) != options.prefer.end()) leave_to_quantizers(*target);
   RuleFilter filter = options.filter;
   fit_to_target(filter, *target);
-  if (std::find(options.prefer.begin(), options.prefer.end(), kQuantizable) != options.prefer.end()) {
-    filter.readers = known_to_quantizers();
-    leave_to_quantizers(*target);
-  }
   absl::StatusOr<RuleSet> rules = load_rules(options.rule_files, filter, false);
   if (!rules.ok()) return rules.status();
   absl::StatusOr<std::unique_ptr<CostModel>> cost =

@@ -37,7 +37,7 @@ struct SetupOptions {
 absl::StatusOr<Setup> set_up(const SetupOptions& options);
 
 // Lets rules do what the target's runtime does when it loads a model, and assume what the target assumes; lets units break that the user
-// allows to break.
+// allows to break. Before a quantizer, rules hide nothing that it knows.
 void fit_to_target(RuleFilter& filter, Target& target);
 
 absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter);

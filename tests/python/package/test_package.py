@@ -527,6 +527,13 @@ def test_prefer_single_heads():
         onnx_saturate.optimize(model, prefer=["two-heads"])
 
 
+def test_prefer_quantizable():
+    """QuickGelu would hide the product from quantizers, by whatever rules the options take."""
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[2,8] x) => (float[2,8] y) { e = Sigmoid (x) y = Mul (x, e) }')
+    fused, left = (onnx_saturate.optimize(model, target="ort-cpu@1.31", **more) for more in ({}, {"prefer": "quantizable"}))
+    assert [[n.op_type for n in m.graph.node] for m in (fused, left)] == [["QuickGelu"], ["Sigmoid", "Mul"]]
+
+
 def test_io_rank():
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", TensorProto.FLOAT, ["n", 3])], [value("y", TensorProto.FLOAT, ["n", 3])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
