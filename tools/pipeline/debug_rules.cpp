@@ -10,7 +10,8 @@ namespace {
 
 struct Counter {
   std::uint64_t limit = ~std::uint64_t{0}, made = 0;
-  std::string rule;  // of the last application
+  std::uint64_t moving = 0;  // of these, of rules that move numbers
+  std::string rule;          // of the last application
   const EGraph* egraph = nullptr;
   Id root = kNone;
 };
@@ -18,8 +19,8 @@ struct Counter {
 // A rule's applier that stops when all rules together have been applied often enough.
 class Counted : public Applier {
  public:
-  Counted(std::shared_ptr<const Applier> inner, std::string rule, Counter* counter)
-      : inner_(std::move(inner)), rule_(std::move(rule)), counter_(counter) {}
+  Counted(std::shared_ptr<const Applier> inner, std::string rule, bool moves, Counter* counter)
+      : inner_(std::move(inner)), rule_(std::move(rule)), moves_(moves), counter_(counter) {}
 
   bool holds(const EGraph& g, const Match& match) const override { return inner_->holds(g, match); }
 
@@ -29,6 +30,7 @@ class Counted : public Applier {
     inner_->apply(g, match, unions);
     if (unions.size() == before) return;
     ++counter_->made;
+    counter_->moving += moves_ ? 1 : 0;
     counter_->rule = rule_;
     counter_->egraph = &g;
     counter_->root = match.root();
@@ -37,6 +39,7 @@ class Counted : public Applier {
  private:
   std::shared_ptr<const Applier> inner_;
   std::string rule_;
+  bool moves_;
   Counter* counter_;
 };
 
@@ -69,14 +72,11 @@ class Bisection {
       return out;
     }
     // An exact rule may be what makes the form cheap that another one moves the numbers of: then the other one is to blame.
-    const std::uint64_t all = counter_.made;
-    moving_alone_ = true;
-    moving_alone_ = differs(~std::uint64_t{0}) && counter_.made > 0 && !differs(0);
-    out.applications = all;
-    if (moving_alone_) {
-      differs(~std::uint64_t{0});
-      out.applications = counter_.made;
-    } else if (differs(0)) {
+    const std::uint64_t all = counter_.made, moving = counter_.moving;
+    moving_alone_ = moving > 0;
+    if (moving_alone_) moving_alone_ = !differs(0);
+    out.applications = moving_alone_ ? moving : all;
+    if (!moving_alone_ && differs(0)) {
       out.message = "the result differs without any rule, too: the fault is in reading, folding, extracting or writing, not in a rule";
       return out;
     }
@@ -110,9 +110,10 @@ class Bisection {
     counter_.limit = limit;
     value_.clear();
     options_.optimize.instrument = [this](std::vector<Rewrite>& rewrites) {
-      for (Rewrite& r : rewrites)
-        if (r.applier && (!moving_alone_ || moves_numbers(r.name)))
-          r.applier = std::make_shared<Counted>(std::move(r.applier), r.name, &counter_);
+      for (Rewrite& r : rewrites) {
+        const bool moves = moves_numbers(r.name);
+        if (r.applier && (moves || !moving_alone_)) r.applier = std::make_shared<Counted>(std::move(r.applier), r.name, moves, &counter_);
+      }
     };
     options_.optimize.observe = [this](const FinishedRun& run) {
       if (counter_.egraph == &run.g.egraph()) value_ = name_of(run, counter_.root);

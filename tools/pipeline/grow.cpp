@@ -19,10 +19,6 @@
 namespace saturate {
 namespace {
 
-bool holds(const std::vector<Node>& nodes, const RuleOp& n) {
-  return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) { return node.domain == n.domain && node.op_type == n.op_type; });
-}
-
 // Which rules a model needs.
 class Wanted {
  public:
@@ -49,15 +45,7 @@ class Wanted {
     return std::any_of(task_.rules.stored().begin(), task_.rules.stored().end(), named);
   }
 
-  // Whether the target takes an operator at all, in some opset that the result may have.
-  bool takes(const RuleOp& n) const {
-    OpKey key;
-    key.domain = n.domain;
-    key.op_type = n.op_type;
-    // A form that is deprecated means something else: GroupNormalization of opset 18 scales groups, not channels.
-    const OpSchema* form = n.domain.empty() ? find_schema("", n.op_type, limit_) : nullptr;
-    return (!n.domain.empty() || (form && !form->deprecated)) && task_.target.allows({.key = key, .highest_opset = limit_});
-  }
+  bool takes(const RuleOp& n) const { return saturate::takes(task_.target, n, limit_); }
 
   // Of another domain's operators in the place of the standard's: whether the target lacks these, too.
   bool stands_in_by_what_is_lacking(const RuleHead& rule) const {
@@ -168,13 +156,8 @@ RunOptions run_options(const EGraph& egraph, const Task& task) {
   const OptimizeOptions& options = task.options;
   RunOptions out;
   const Budgets& given = options.limits;
-  const std::size_t own = egraph.num_nodes();
-  out.limits.iterations = given.iterations;
-  out.limits.nodes = own + given.nodes.value_or(std::clamp(kNodesPerNode * own, kLeastNodes, kMostNodes));
-  out.limits.memory_bytes = given.memory_bytes.value_or(out.limits.memory_bytes);
-  out.limits.seconds = given.seconds ? std::min(*given.seconds, std::max(0.0, seconds_left(task))) : kSecondsOfRewriting;
-  out.limits.threads = given.threads;
-  out.limits.cancel = given.cancel;
+  out.limits = limits_of(given, egraph);
+  if (given.seconds) out.limits.seconds = std::min(*given.seconds, std::max(0.0, seconds_left(task)));
   if (options.progress) out.on_iteration = [&options](const IterationStats& i) { options.progress("saturate", &i); };
   return out;
 }
@@ -373,6 +356,18 @@ std::int64_t opset_limit(const Model& model, const Task& task) {
   const bool too_new = task.has_rules() && task.target.release && model.opset("") > task.target.release->opset;
   if (opset_was_assumed(model) || too_new) return highest;
   return std::max(model.opset(""), task.newest_opset);
+}
+
+Limits limits_of(const Budgets& given, const EGraph& egraph) {
+  Limits out;
+  const std::size_t own = egraph.num_nodes();
+  out.iterations = given.iterations;
+  out.nodes = own + given.nodes.value_or(std::clamp(kNodesPerNode * own, kLeastNodes, kMostNodes));
+  out.memory_bytes = given.memory_bytes.value_or(out.memory_bytes);
+  out.seconds = given.seconds.value_or(kSecondsOfRewriting);
+  out.threads = given.threads;
+  out.cancel = given.cancel;
+  return out;
 }
 
 absl::StatusOr<GrowResult> grow(const Model& model, const std::set<std::string>& without, const Task& task) {

@@ -162,11 +162,7 @@ bool calls_one_of(const std::set<OperatorName>& functions, const std::vector<Nod
 }
 
 bool holds_bodies(const std::vector<Node>& nodes) {
-  return std::ranges::any_of(nodes, [](const Node& node) {
-    bool any = false;
-    for_each_body(node, [&](const Graph&) { any = true; });
-    return any;
-  });
+  return std::ranges::any_of(nodes, [](const Node& node) { return has_body(node.attributes); });
 }
 
 bool same_names(std::vector<std::string> a, std::vector<std::string> b) {

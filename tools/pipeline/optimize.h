@@ -61,6 +61,9 @@ struct Budgets {
 inline constexpr std::size_t kNodesPerNode = 60, kLeastNodes = 10'000, kMostNodes = Limits{}.nodes;
 inline constexpr double kSecondsOfRewriting = Limits{}.seconds;
 
+// Of rewriting this e-graph as it is now.
+Limits limits_of(const Budgets& given, const EGraph& egraph);
+
 struct OptimizeOptions {
   Budgets limits;
   std::optional<std::int64_t> opset;  // --opset N

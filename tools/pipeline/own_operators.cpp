@@ -89,6 +89,19 @@ bool OwnOperators::leaves_out(const RuleHead& rule) const {
   });
 }
 
+bool holds(const std::vector<Node>& nodes, const RuleOp& op) {
+  return std::ranges::any_of(nodes, [&](const Node& node) { return node.domain == op.domain && node.op_type == op.op_type; });
+}
+
+bool takes(const Target& target, const RuleOp& op, std::int64_t limit) {
+  OpKey key;
+  key.domain = op.domain;
+  key.op_type = op.op_type;
+  // A form that is deprecated means something else: GroupNormalization of opset 18 scales groups, not channels.
+  const OpSchema* form = op.domain.empty() ? find_schema("", op.op_type, limit) : nullptr;
+  return (!op.domain.empty() || (form && !form->deprecated)) && target.allows({.key = key, .highest_opset = limit});
+}
+
 OwnOperators own_operators(const Model& model, const RuleSet& rules, const Target& target) {
   const Named named(rules);
   OwnOperators out;

@@ -20,6 +20,11 @@ struct OwnOperators {
   std::vector<std::string> warnings;
   bool leaves_out(const RuleHead& rule) const;
 };
+// Whether nodes call an operator.
+bool holds(const std::vector<Node>& nodes, const RuleOp& op);
+// Whether the target takes an operator at all, in some opset up to this one.
+bool takes(const Target& target, const RuleOp& op, std::int64_t limit);
+
 OwnOperators own_operators(const Model& model, const RuleSet& rules, const Target& target);
 
 }  // namespace saturate

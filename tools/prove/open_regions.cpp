@@ -22,7 +22,6 @@ void OpenRegions::read_values() {
   }
 }
 
-// Constants are the same wherever they are known.
 bool OpenRegions::is_shared(Id id) const {
   const Id c = g_.egraph().find(id);
   return (values_[0].contains(c) && values_[1].contains(c)) || g_.facts(c).kind == Facts::Kind::kAbsent;

@@ -13,16 +13,13 @@
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/values/fills.h"
 #include "tools/diff/interface.h"
+#include "tools/pipeline/own_operators.h"
 #include "tools/prove/open_regions.h"
 
 namespace saturate {
 namespace {
 
 using Names = std::map<std::string, std::string>;
-
-bool calls(const std::vector<Node>& nodes, const RuleOp& op) {
-  return std::ranges::any_of(nodes, [&](const Node& n) { return n.domain == op.domain && n.op_type == op.op_type; });
-}
 
 bool holds_attention_operator(const Model& model) {
   return std::ranges::any_of(model.graph.nodes, [](const Node& n) { return n.op_type.ends_with("Attention"); });
@@ -77,7 +74,6 @@ class Prover {
 
   absl::StatusOr<ModelProof> run() {
     compare_interfaces();
-    tell("lower");
     record_explanations(g_.egraph());
     rules_.define_operators(g_);
     g_.pass_over_empty_tensors();
@@ -89,10 +85,6 @@ class Prover {
   }
 
  private:
-  void tell(const char* stage) const {
-    if (options_.progress) options_.progress(stage);
-  }
-
   void compare_interfaces() {
     inputs_ = partners(given_inputs(*models_[0]), given_inputs(*models_[1]));
     std::set<std::string> met;
@@ -186,11 +178,13 @@ class Prover {
   // Laws that fuse, then also those that take apart what one of the models alone calls, then with constants that differ in their last bits.
   absl::Status rewrite() {
     if (all_equal()) return absl::OkStatus();
-    std::set<std::string_view> taken;
-    const auto fuses = [this](const RuleHead& rule) { return !rule.if_unsupported || (!rule.if_any_unsupported && !takes(rule.ends_in)); };
+    const auto fuses =
+        [this](const RuleHead& rule) {  // and what leads on from operators that the target has not, between those that it has
+          return !rule.if_unsupported || (!rule.if_any_unsupported && !takes(target_, rule.ends_in, kNewestOpset));
+        };
     if (auto s = saturate_whole(fuses); !s.ok() || all_equal()) return s;
     const auto takes_apart = [&](const RuleHead& rule) {
-      return rule.if_unsupported && calls(models_[0]->graph.nodes, rule.ends_in) != calls(models_[1]->graph.nodes, rule.ends_in);
+      return rule.if_unsupported && holds(models_[0]->graph.nodes, rule.ends_in) != holds(models_[1]->graph.nodes, rule.ends_in);
     };
     const bool any = std::ranges::any_of(rules_.stored(), [&](const auto& stored) { return takes_apart(stored->head()); });
     const auto either = [&](const RuleHead& rule) { return fuses(rule) || takes_apart(rule); };
@@ -198,14 +192,6 @@ class Prover {
       if (auto s = saturate_whole(either); !s.ok() || all_equal()) return s;
     if (!unite_constants(true) || all_equal()) return absl::OkStatus();
     return saturate_whole(any ? std::function<bool(const RuleHead&)>(either) : fuses);
-  }
-
-  // Whether the target has an operator: what it has not is on the way between those that it has.
-  bool takes(const RuleOp& op) const {
-    OpKey key;
-    key.domain = op.domain;
-    key.op_type = op.op_type;
-    return target_.allows({.key = key, .highest_opset = kNewestOpset});
   }
 
   // And again with what laws computed, as long as that is what the other model holds.
@@ -219,15 +205,9 @@ class Prover {
   }
 
   absl::Status saturate(const std::function<bool(const RuleHead&)>& wanted) {
-    tell("saturate");
     std::vector<Rewrite> rewrites = rules_.compile_when_wanted(g_, wanted);
     RunOptions options;
-    const std::size_t own = g_.egraph().num_nodes();
-    options.limits.iterations = options_.limits.iterations;
-    options.limits.nodes = own + options_.limits.nodes.value_or(std::clamp(kNodesPerNode * own, kLeastNodes, kMostNodes));
-    options.limits.memory_bytes = options_.limits.memory_bytes.value_or(options.limits.memory_bytes);
-    options.limits.seconds = options_.limits.seconds.value_or(kSecondsOfRewriting);
-    options.limits.threads = options_.limits.threads;
+    options.limits = limits_of(options_.limits, g_.egraph());
     std::atomic<bool> ends = false;
     options.limits.cancel = &ends;
     options.on_iteration = [&](const IterationStats&) { ends = all_equal() || (options_.limits.cancel && *options_.limits.cancel); };
@@ -361,7 +341,6 @@ absl::StatusOr<ModelProof> prove(const Model& first, const Model& second, const 
     if (believing.ok() && believing->verdict == ModelProof::Verdict::kProven) proof = std::move(believing);
   }
   if (!proof.ok() || proof->verdict == ModelProof::Verdict::kProven || !options.compares_numbers) return proof;
-  if (options.progress) options.progress("verify");
   proof->numbers = verify(first, second, options.run);
   if (proof->numbers->status == VerifyStatus::kDifferent) proof->verdict = ModelProof::Verdict::kDifferent;
   return proof;

@@ -2,15 +2,10 @@
 // are equal by the rules' laws, whatever the inputs. docs/prove.md.
 #pragma once
 
-#include <atomic>
-#include <functional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "egraph/rewrite.h"
 #include "nlohmann/json_fwd.hpp"
 #include "onnx_bridge/model/model.h"
 #include "tools/pipeline/optimize.h"
@@ -23,7 +18,6 @@ struct ProveOptions {
   Budgets limits;
   bool compares_numbers = true;  // where no proof is found, both models are run on drawn inputs
   VerifyOptions run;             // of that
-  std::function<void(const char* stage)> progress;
 };
 
 // A law that the proof uses, in however many places.
