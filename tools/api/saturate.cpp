@@ -387,18 +387,29 @@ Expected<Verification> run_verify(const Model& original, const Model& other, con
   return Verification{report.status == VerifyStatus::kEqual, summary(report), json_text(to_json(report))};
 }
 
-std::string named(const saturate::Model& model, const char* otherwise) { return model.path.empty() ? otherwise : model.path; }
-
-Expected<Difference> run_diff(const Model& first, const Model& second, const Options& o) {
+// What two models are compared with.
+struct Comparison {
+  Setup setup;
+  VerifyOptions run;
+};
+Expected<Comparison> comparison_of(const Options& o) {
   if (const auto error = check_options(o)) return *error;
   const GivenShapes shapes = shapes_of(o);
   Expected<Setup> setup = setup_of(o, shapes);
   if (!setup) return setup.error();
   Expected<VerifyOptions> run = check_of(o, shapes);
   if (!run) return run.error();
+  return Comparison{*std::move(setup), *std::move(run)};
+}
+
+std::string named(const saturate::Model& model, const char* otherwise) { return model.path.empty() ? otherwise : model.path; }
+
+Expected<Difference> run_diff(const Model& first, const Model& second, const Options& o) {
+  Expected<Comparison> with = comparison_of(o);
+  if (!with) return with.error();
   DiffOptions options;
-  options.run = *std::move(run);
-  options.setup = &*setup;
+  options.run = std::move(with->run);
+  options.setup = &with->setup;
   options.points = cost_points_of(o);
   const saturate::Model &a = first.impl().model, &b = second.impl().model;
   const absl::StatusOr<ModelDiff> diff = diff_models(a, b, options);
@@ -408,18 +419,14 @@ Expected<Difference> run_diff(const Model& first, const Model& second, const Opt
 }
 
 Expected<Proof> run_prove(const Model& first, const Model& second, const Options& o) {
-  if (const auto error = check_options(o)) return *error;
-  const GivenShapes shapes = shapes_of(o);
-  Expected<Setup> setup = setup_of(o, shapes);
-  if (!setup) return setup.error();
-  Expected<VerifyOptions> run = check_of(o, shapes);
-  if (!run) return run.error();
+  Expected<Comparison> with = comparison_of(o);
+  if (!with) return with.error();
   ProveOptions options;
-  options.run = *std::move(run);
+  options.run = std::move(with->run);
   options.limits = optimize_options_of(o).limits;
   options.limits.cancel = o.abort;
   const saturate::Model &a = first.impl().model, &b = second.impl().model;
-  const absl::StatusOr<ModelProof> proof = saturate::prove(a, b, *setup, options);
+  const absl::StatusOr<ModelProof> proof = saturate::prove(a, b, with->setup, options);
   if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};
   if (!proof.ok()) return error_of(proof.status(), b.path, "");
   return Proof{std::string(to_string(proof->verdict)), printable(format_proof(*proof, named(a, "first"), named(b, "second"), false)),

@@ -313,6 +313,9 @@ int fail(const absl::Status& status, std::string_view place, std::string_view ad
 
 // The model of a file, or of standard input: "-". (Its external data lies in the folder where the command runs.)
 absl::StatusOr<Model> load_given(const std::string& path);
+// Both, each checked where `check` is given; else the exit status of what was told.
+std::optional<int> load_two(const std::string& first, const std::string& second, Model (&models)[2],
+                            absl::Status (*check)(const Model&) = nullptr);
 // While it lives, what is printed on standard output goes to standard error; write() is the way to what standard output was.
 class ResultToStdout {
  public:

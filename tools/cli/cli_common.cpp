@@ -65,6 +65,17 @@ absl::StatusOr<Model> load_given(const std::string& path) {
   return bytes.ok() ? parse_model(*bytes, ".") : bytes.status();
 }
 
+std::optional<int> load_two(const std::string& first, const std::string& second, Model (&models)[2], absl::Status (*check)(const Model&)) {
+  const std::string* paths[2] = {&first, &second};
+  for (int i = 0; i < 2; ++i) {
+    absl::StatusOr<Model> model = load_given(*paths[i]);
+    if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
+    if (const absl::Status s = check ? check(*model) : absl::OkStatus(); !s.ok()) return fail(s, *paths[i], "");
+    models[i] = *std::move(model);
+  }
+  return std::nullopt;
+}
+
 ResultToStdout::ResultToStdout() {
   std::fflush(stdout);
   out_ = ::dup(STDOUT_FILENO);

@@ -9,12 +9,7 @@ namespace saturate {
 
 int diff_command(const DiffArgs& args) {
   Model models[2];
-  const std::string* paths[2] = {&args.first, &args.second};
-  for (int i = 0; i < 2; ++i) {
-    absl::StatusOr<Model> model = load_given(*paths[i]);
-    if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
-    models[i] = *std::move(model);
-  }
+  if (const auto status = load_two(args.first, args.second, models)) return *status;
   absl::StatusOr<Setup> setup = set_up(args.saturate, {}, args.check.onnxruntime);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   absl::StatusOr<VerifyOptions> run = verify_options(args.check, args.shapes, args.common, models[0]);

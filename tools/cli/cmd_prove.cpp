@@ -1,7 +1,6 @@
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
-#include "tools/cli/progress.h"
 #include "tools/io/terminal.h"
 #include "tools/prove/prove.h"
 
@@ -9,12 +8,7 @@ namespace saturate {
 
 int prove_command(const ProveArgs& args) {
   Model models[2];
-  const std::string* paths[2] = {&args.first, &args.second};
-  for (int i = 0; i < 2; ++i) {
-    absl::StatusOr<Model> model = load_given(*paths[i]);
-    if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
-    models[i] = *std::move(model);
-  }
+  if (const auto status = load_two(args.first, args.second, models)) return *status;
   absl::StatusOr<Setup> setup = set_up(args.saturate, {}, args.check.onnxruntime);
   if (!setup.ok()) return fail(setup.status(), "", "");
   ProveOptions options;

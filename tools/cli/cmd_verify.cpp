@@ -81,13 +81,7 @@ absl::StatusOr<VerifyReport> verify_steps(const VerifyCommandArgs& args, const V
 
 int verify_command(const VerifyCommandArgs& args) {
   Model models[2];
-  const std::string* paths[2] = {&args.original, &args.optimized};
-  for (int i = 0; i < 2; ++i) {
-    absl::StatusOr<Model> model = load_given(*paths[i]);
-    if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
-    if (const absl::Status s = check_operators(*model); !s.ok()) return fail(s, *paths[i], "");
-    models[i] = *std::move(model);
-  }
+  if (const auto status = load_two(args.original, args.optimized, models, check_operators)) return *status;
   VerifyArgs check = args.check;
   if (args.stepping) check.inputs.clear();
   absl::StatusOr<VerifyOptions> options = verify_options(check, args.shapes, args.common, models[0]);

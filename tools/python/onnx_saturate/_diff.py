@@ -1,43 +1,31 @@
 """What differs between two models."""
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from . import _convert, _core
 from ._convert import ModelLike
 from ._optimize import _core_options
 from ._options import Options
-from ._report import _html_table
+from ._report import Told, _html_table
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Difference:
+class Difference(Told):
     """What differs between two models: `print(difference)` shows it, notebooks show a table, `to_dict()` has everything."""
 
     def __init__(self, equal: bool, text: str, details: str) -> None:
+        super().__init__(text, details)
         self.equal = equal
         """Whether nothing differs but names of inner values."""
-        self._text = text
-        self._details = details
-        self._dict: dict[str, Any] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, with the keys of `saturate diff --json`."""
-        if self._dict is None:
-            self._dict = json.loads(self._details)
-        return self._dict
 
     @property
     def regions(self) -> list[dict[str, Any]]:
         """Nodes of both models between values that both have: `outputs`, `before`, `after`, `rules` and more."""
         regions: list[dict[str, Any]] = self.to_dict()["regions"]
         return regions
-
-    def __str__(self) -> str:
-        return self._text
 
     def __repr__(self) -> str:
         found = self.to_dict()

@@ -1,33 +1,25 @@
 """Whether two models are the same."""
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from . import _convert, _core
 from ._convert import ModelLike
 from ._optimize import _core_options
 from ._options import Options
+from ._report import Told
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Proof:
+class Proof(Told):
     """What was found of two models: `print(proof)` shows it, `to_dict()` has everything, and a proof is true where both are the same."""
 
     def __init__(self, verdict: str, text: str, details: str) -> None:
+        super().__init__(text, details)
         self.verdict = verdict
         """`proven`; `different`: numbers differ; `open`: neither was found."""
-        self._text = text
-        self._details = details
-        self._dict: dict[str, Any] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, with the keys of `saturate prove --json`."""
-        if self._dict is None:
-            self._dict = json.loads(self._details)
-        return self._dict
 
     @property
     def laws(self) -> list[dict[str, Any]]:
@@ -43,9 +35,6 @@ class Proof:
 
     def __bool__(self) -> bool:
         return self.verdict == "proven"
-
-    def __str__(self) -> str:
-        return self._text
 
     def __repr__(self) -> str:
         return f"<Proof: {self.verdict}, {len(self.laws)} laws, {len(self.regions)} open places>"

@@ -15,6 +15,24 @@ def _html_table(header: list[str], rows: list[list[object]]) -> str:
     return "<table>" + line(cast("list[object]", header), "th") + "".join(line(row, "td") for row in rows) + "</table>"
 
 
+class Told:
+    """What the core found: a text for people, and details as JSON. `print` shows the one, `to_dict()` has the other."""
+
+    def __init__(self, text: str, details: str) -> None:
+        self._text = text
+        self._details = details
+        self._dict: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, with the keys of the command's `--json`."""
+        if self._dict is None:
+            self._dict = json.loads(self._details)
+        return self._dict
+
+    def __str__(self) -> str:
+        return self._text
+
+
 class Report:
     """What an optimization did: `print(report)` shows tables, notebooks show them too, `to_dict()` has everything."""
 
