@@ -310,15 +310,14 @@ bool apply_one(EGraph& egraph, const Rewrite& rule, const Match& match, std::siz
   const std::uint64_t unions_before = g.unions;
   std::uint32_t reason = Proof::kGiven;
   if (g.proof) {
-    std::vector<std::uint32_t> bound(match.matched.begin(), match.matched.end());
-    for (std::size_t i = 0; i < bound.size(); ++i) {
-      if (bound[i] == kNone) bound[i] = match.classes[i];
-    }
-    reason = g.proof->record(g.current_rule, bound, 0);
+    reason = g.proof->record_met(g.current_rule, match.matched, match.classes);
     g.proof->current = reason;
   }
   rule.applier->apply(egraph, match, unions);
-  if (g.proof) g.proof->current = Proof::kGiven;
+  if (g.proof) {
+    g.proof->keep_met(reason, match.matched.size());
+    g.proof->current = Proof::kGiven;
+  }
   if (g.live_nodes > node_limit && g.recs.size() > first && g.unions == unions_before) {
     g.roll_back(first);
     return false;

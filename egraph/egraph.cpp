@@ -410,7 +410,12 @@ EGraph& EGraph::operator=(EGraph&& other) noexcept {
 OpId EGraph::add_op(OpTraits traits) { return impl_->ops.add(traits); }
 const OpTraits& EGraph::op(OpId id) const { return impl_->ops[id]; }
 std::size_t EGraph::num_ops() const { return impl_->ops.size(); }
-Id EGraph::add(OpId op, std::span<const Id> children) { return impl_->add(op, children); }
+Id EGraph::add(OpId op, std::span<const Id> children) {
+  const NodeId node = impl_->add_node(op, children);
+  const Id id = impl_->find_halving(node);
+  if (impl_->proof) impl_->proof->note_met(node, id);
+  return id;
+}
 
 NodeId EGraph::Impl::find_node(OpId op, std::span<const Id> children_in) const {
   std::vector<Id> canonical(children_in.begin(), children_in.end());
@@ -432,7 +437,10 @@ NodeId EGraph::Impl::find_node(OpId op, std::span<const Id> children_in) const {
 
 Id EGraph::lookup(OpId op, std::span<const Id> children) const {
   const NodeId node = impl_->find_node(op, children);
-  return node == kNone ? kNone : impl_->find(node);
+  if (node == kNone) return kNone;
+  const Id id = impl_->find(node);
+  if (impl_->proof) impl_->proof->note_met(node, id);
+  return id;
 }
 
 std::vector<NodeId> EGraph::class_users(Id id) const {

@@ -121,7 +121,10 @@ class Collector {
       for (const std::uint32_t child : left[i].children) children.push_back(bound[child]);
       need_children(proof_.recs[bound[i]].op, proof_.children(bound[i]), children, age);
     }
-    if (!rule.right) return;
+    if (!rule.right) {
+      for (std::uint32_t i = 0; i < *made; ++i) need(made[1 + 2 * i], made[2 + 2 * i]);
+      return;
+    }
     for (const Template::Node& node : rule.right->nodes) {
       if (node.op == kNone) {
         right.push_back(bound[node.slot]);
@@ -288,9 +291,9 @@ class Checker {
         return {};  // the closure has to find it
       case ExplainStep::Kind::kGiven:
       case ExplainStep::Kind::kAnalysis:
-      case ExplainStep::Kind::kNative:
         fresh_.merge(add(step.left), add(step.right));
         return {};
+      case ExplainStep::Kind::kNative:
       case ExplainStep::Kind::kRule:
         return apply_rule(step);
     }
@@ -299,7 +302,8 @@ class Checker {
   std::string apply_rule(const ExplainStep& step) {
     if (step.rule_index >= proof_.rules.size()) return "unknown rule";
     const Proof::Rule& rule = proof_.rules[step.rule_index];
-    if (step.slots.size() != rule.left.nodes.size() || !rule.right) return "not an instance of its rule";
+    if (step.slots.size() != rule.left.nodes.size() || rule.right.has_value() != (step.kind == ExplainStep::Kind::kRule))
+      return "not an instance of its rule";
     std::vector<Id> left, right, children;
     for (std::size_t i = 0; i < rule.left.nodes.size(); ++i) {
       const PatternNode& node = rule.left.nodes[i];
@@ -312,6 +316,11 @@ class Checker {
       children.clear();
       for (const std::uint32_t child : node.children) children.push_back(left[child]);
       left.push_back(fresh_.add(op, children));
+      if (!rule.right && fresh_.find(left.back()) != fresh_.find(add(step.slots[i]))) return "the match is not known by then";
+    }
+    if (!rule.right) {
+      fresh_.merge(add(step.left), add(step.right));
+      return {};
     }
     for (const Template::Node& node : rule.right->nodes) {
       children.clear();

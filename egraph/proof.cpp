@@ -47,6 +47,24 @@ std::uint32_t Proof::record(std::uint32_t rule, std::span<const std::uint32_t> b
   return place;
 }
 
+std::uint32_t Proof::record_met(std::uint32_t rule, std::span<const NodeId> matched, std::span<const Id> classes) {
+  std::vector<std::uint32_t> bound(matched.begin(), matched.end());
+  met.clear();
+  follows_met = true;
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    if (bound[i] == kNone) bound[i] = classes[i];
+    note_met(bound[i], classes[i]);
+  }
+  return record(rule, bound, 1);
+}
+
+void Proof::keep_met(std::uint32_t reason, std::size_t slots) {
+  follows_met = false;
+  words[reason + 1 + slots] = static_cast<std::uint32_t>(met.size());
+  words.ensure(2 * met.size());
+  for (const auto& [node, id] : met) words.append(node), words.append(id);
+}
+
 void Proof::forget_idle(std::uint32_t base, std::span<const bool> used, std::uint32_t edge) {
   const auto width = static_cast<std::uint32_t>((words.size() - base) / used.size());
   std::vector<std::uint32_t> place(used.size());

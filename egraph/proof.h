@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "egraph/packed_enode.h"
@@ -57,6 +58,13 @@ class Proof {
   // a union (edges from `edge` on).
   void forget_idle(std::uint32_t base, std::span<const bool> used, std::uint32_t edge);
   void forget(std::uint32_t reason) { words.resize(reason); }
+  // An application of an Applier, which is given classes and gets classes where it adds e-nodes that there are already. What it unites
+  // rests on each such class being that of the e-node meant: pairs of both, which are kept behind the slots, their number first.
+  std::uint32_t record_met(std::uint32_t rule, std::span<const NodeId> matched, std::span<const Id> classes);
+  void keep_met(std::uint32_t reason, std::size_t slots);
+  void note_met(NodeId node, Id id) {
+    if (follows_met && node != id) met.emplace_back(node, id);
+  }
   // The application that made the e-node, kGiven or kByAnalysis.
   std::uint32_t origin(NodeId node) const;
 
@@ -72,6 +80,8 @@ class Proof {
   ReservedArray<Edge> edges;             // by age
   ReservedArray<std::uint32_t> words;    // applications: rule, what each slot is bound to, e-nodes of the template's operators
   std::uint32_t current = kGiven;        // reason for what is added or merged now
+  bool follows_met = false;              // while an Applier works
+  std::vector<std::pair<NodeId, Id>> met;
 };
 
 }  // namespace saturate

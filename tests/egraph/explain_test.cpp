@@ -1,6 +1,9 @@
 #include "egraph/explain.h"
 
+#include <memory>
 #include <random>
+#include <set>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +15,31 @@ namespace saturate {
 namespace {
 
 std::string show(const Workload& w, OpId op) { return w.op_names[op]; }
+
+// Unites the match with the template's e-nodes, as rules do that compute.
+class ByHand : public Applier {
+ public:
+  explicit ByHand(Template right) : right_(std::move(right)) {}
+  void apply(EGraph& egraph, const Match& match, std::vector<std::pair<Id, Id>>& unions) const override {
+    std::vector<Id> made, children;
+    for (const Template::Node& node : right_.nodes) {
+      children.clear();
+      for (const std::uint32_t child : node.children) children.push_back(made[child]);
+      made.push_back(node.op == kNone ? match.classes[node.slot] : egraph.add(node.op, children));
+    }
+    unions.emplace_back(match.root(), made.back());
+  }
+
+ private:
+  Template right_;
+};
+
+std::set<std::string> rules_of(const Explanation& why) {
+  std::set<std::string> out;
+  for (const ExplainStep& step : why.replay)
+    if (!step.rule.empty()) out.insert(step.rule);
+  return out;
+}
 
 TEST(Explain, OffByDefaultAndTooLateAfterAUnion) {
   EGraph egraph;
@@ -133,6 +161,7 @@ TEST(Explain, RandomRunsAreExplained) {
     for (int i = 0; i < 4; ++i) {
       const auto& [left, right] = kRandomRules[pick(std::size(kRandomRules))];
       rules.push_back(rule_of(language, left, left, right));
+      if (seed % 5 == 0) rules.back().applier = std::make_shared<ByHand>(*std::exchange(rules.back().right, std::nullopt));
     }
     RunOptions options;
     options.limits.iterations = 4;
@@ -153,6 +182,29 @@ TEST(Explain, RandomRunsAreExplained) {
     }
   }
   EXPECT_GT(checked, 1000u);
+}
+
+// What an Applier is given are classes. That the e-nodes of its match, and those that it finds, stand in them rests on earlier rules.
+TEST(Explain, WhatAnApplierUnitesRestsOnWhatMadeItsClasses) {
+  const auto laws = [](const char* text, std::set<std::string> by_hand) {
+    auto w = Workload::parse(text);
+    EXPECT_TRUE(w.ok() && record_explanations(*w->egraph));
+    for (Rewrite& rule : w->rules)
+      if (by_hand.contains(rule.name)) rule.applier = std::make_shared<ByHand>(*std::exchange(rule.right, std::nullopt));
+    run(*w->egraph, w->rules, {});
+    const auto why = explain(*w->egraph, w->roots[0], w->roots[1]);
+    EXPECT_TRUE(why) << text;
+    if (!why) return std::set<std::string>();
+    EXPECT_EQ(check_explanation(*w->egraph, *why, w->roots[0], w->roots[1]), "") << text;
+    return rules_of(*why);
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(laws("(rule r (f ?x) (k ?x)) (rule s (k ?x) (m ?x)) (root (f a)) (root (m a))", {"s"}),
+            (Names{"r", "s"}));  // the matched e-node
+  EXPECT_EQ(laws("(rule r (z ?x) (m ?x)) (rule s (f ?x) (m ?x)) (root (f a)) (root (z a)) (root (u (z a)))", {"s"}),
+            (Names{"r", "s"}));  // what was there
+  EXPECT_EQ(laws("(rule r (f ?x) (k ?x)) (rule s (g (k ?x)) (h (k ?x))) (root (g (f a))) (root (h (k a))) (root (u (f a)))", {"s"}),
+            (Names{"r", "s"}));  // an operand
 }
 
 // A template may make one e-node twice, the second time as its top: it stands in a class of its own then, and has to be united with the
