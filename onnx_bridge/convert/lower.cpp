@@ -82,8 +82,7 @@ class Lowerer {
     for (const Initializer& i : graph.initializers)
       if (!overridable.contains(i.name)) lower_initializer(i);
     for (const auto* declared : {&graph.value_info, &graph.outputs})
-      for (const ValueInfo& v : *declared)
-        if (options_.believes_types) declared_.emplace(v.name, &v.type);
+      for (const ValueInfo& v : *declared) declared_.emplace(v.name, &v.type);
     mark_used(graph, used);
     for (const Node& node : graph.nodes) {
       heed_stop();
@@ -288,8 +287,10 @@ class Lowerer {
       }
       const Id value = key.outputs == 1 ? id : g_.project(id, i);
       if (auto it = declared_.find(node.outputs[i]);
-          it != declared_.end() && &scope == &out_.values && g_.facts(value).kind == Facts::Kind::kUnknown)
-        g_.assume(value, believed_facts(node, i, *it->second, source));
+          it != declared_.end() && &scope == &out_.values && g_.facts(value).kind == Facts::Kind::kUnknown) {
+        ++out_.known_by_declaration;
+        if (options_.believes_types) g_.assume(value, believed_facts(node, i, *it->second, source));
+      }
       source.outputs.push_back(value);
       define(scope, node.outputs[i], value);
     }

@@ -39,6 +39,7 @@ struct Lowered {
   std::vector<std::shared_ptr<const Node>> owned_nodes;      // backing store of inlined function bodies
   // Their nodes, in order, and how many sources of the graph come before each: that of the call comes behind its body.
   std::vector<std::pair<std::size_t, Source>> inlined;
+  std::size_t known_by_declaration = 0;                            // values of whose types nothing is known but what the model declares
   std::vector<std::pair<const Node*, std::string_view>> disputes;  // nodes that stay as they are, and why (disputed.h)
 };
 

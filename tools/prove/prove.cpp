@@ -10,6 +10,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
+#include "onnx_bridge/convert/refusals.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/values/fills.h"
 #include "tools/diff/interface.h"
@@ -59,6 +60,22 @@ bool differ_by_rounding(const Tensor& a, const Tensor& b) {
   }
   return true;
 }
+
+// Operators of the one model alone stand there for what a target takes, in the form in which it takes it. Here they are refused wherever
+// they stand, and so come to be in their other forms, too.
+class LoneOperators : public Refusals {
+ public:
+  explicit LoneOperators(std::set<OperatorName> lone) : lone_(std::move(lone)) {}
+  bool refuses(const OnnxEGraph& g, const ENode& node, Id) const override { return by_place(g.key(node.op)); }
+  bool by_place(const OpKey& key) const override { return lone_.contains({key.domain, key.op_type}); }
+  bool of_any_operator() const override { return false; }
+  Ranks ranks(const OpKey&) const override { return {}; }
+  bool takes_empty(const OpKey&) const override { return false; }
+  bool counts_heads() const override { return false; }
+
+ private:
+  std::set<OperatorName> lone_;
+};
 
 class Prover {
  public:
@@ -148,6 +165,7 @@ class Prover {
     auto lowered = lower(*models_[side], g_, options);
     if (!lowered.ok()) return lowered.status();
     sides_[side] = *std::move(lowered);
+    out_.declares_types |= sides_[side].known_by_declaration > 0;
     return absl::OkStatus();
   }
 
@@ -175,7 +193,8 @@ class Prover {
                                [&](const auto& o) { return !o.partner.empty() && are_equal(value(0, o.name), value(1, o.partner)); });
   }
 
-  // Laws that fuse, then also those that take apart what one of the models alone calls, then with constants that differ in their last bits.
+  // Laws that fuse, then also those that make what one of the models alone calls, then those that take it apart, then with constants that
+  // differ in their last bits.
   absl::Status rewrite() {
     if (all_equal()) return absl::OkStatus();
     const auto fuses =
@@ -183,15 +202,35 @@ class Prover {
           return !rule.if_unsupported || (!rule.if_any_unsupported && !takes(target_, rule.ends_in, kNewestOpset));
         };
     if (auto s = saturate_whole(fuses); !s.ok() || all_equal()) return s;
+    const std::set<OperatorName> lone = lone_operators();
+    g_.refuse_by(std::make_shared<LoneOperators>(lone));
+    const auto stands_in = [&](const RuleHead& rule) { return fuses(rule) || makes_any(rule, lone); };
+    if (auto s = saturate_whole(stands_in); !s.ok() || all_equal()) return s;
     const auto takes_apart = [&](const RuleHead& rule) {
       return rule.if_unsupported && holds(models_[0]->graph.nodes, rule.ends_in) != holds(models_[1]->graph.nodes, rule.ends_in);
     };
     const bool any = std::ranges::any_of(rules_.stored(), [&](const auto& stored) { return takes_apart(stored->head()); });
-    const auto either = [&](const RuleHead& rule) { return fuses(rule) || takes_apart(rule); };
+    const auto either = [&](const RuleHead& rule) { return stands_in(rule) || takes_apart(rule); };
     if (any)
       if (auto s = saturate_whole(either); !s.ok() || all_equal()) return s;
     if (!unite_constants(true) || all_equal()) return absl::OkStatus();
-    return saturate_whole(any ? std::function<bool(const RuleHead&)>(either) : fuses);
+    return saturate_whole(any ? std::function<bool(const RuleHead&)>(either) : stands_in);
+  }
+
+  static bool makes_any(const RuleHead& rule, const std::set<OperatorName>& operators) {
+    return std::ranges::any_of(rule.directions, [&](const RuleDirection& to) {
+      return std::ranges::any_of(to.makes, [&](const RuleOp& op) {
+        return !op.domain.empty() && operators.contains({std::string(op.domain), std::string(op.op_type)});
+      });
+    });
+  }
+
+  std::set<OperatorName> lone_operators() const {
+    std::set<OperatorName> of[2], out;
+    for (const int side : {0, 1})
+      for (const Node& node : models_[side]->graph.nodes) of[side].emplace(node.domain, node.op_type);
+    std::ranges::set_symmetric_difference(of[0], of[1], std::inserter(out, out.end()));
+    return out;
   }
 
   // And again with what laws computed, as long as that is what the other model holds.
@@ -335,8 +374,7 @@ class Prover {
 
 absl::StatusOr<ModelProof> prove(const Model& first, const Model& second, const Setup& setup, const ProveOptions& options) {
   auto proof = Prover(first, second, setup, options, false).run();
-  const bool declares = !first.graph.value_info.empty() || !second.graph.value_info.empty();
-  if (proof.ok() && proof->verdict != ModelProof::Verdict::kProven && proof->interface.empty() && declares) {
+  if (proof.ok() && proof->verdict != ModelProof::Verdict::kProven && proof->interface.empty() && proof->declares_types) {
     auto believing = Prover(first, second, setup, options, true).run();
     if (believing.ok() && believing->verdict == ModelProof::Verdict::kProven) proof = std::move(believing);
   }

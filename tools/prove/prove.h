@@ -53,7 +53,8 @@ struct ModelProof {
   std::vector<UsedLaw> laws;             // the most used first
   std::size_t computed = 0;              // steps that are computed constants and known shapes
   std::vector<std::string> rounded;      // constants that differ in their last bits, and were taken as equal
-  bool believes_types = false;           // types that the models declare of inner values were taken for true
+  bool declares_types = false;           // of some inner values nothing is known but what a model declares
+  bool believes_types = false;           // and that was taken for true
   std::vector<OpenRegion> regions;
   std::string stop;  // why rewriting ended, where there is no proof
   std::optional<VerifyReport> numbers;

@@ -7,7 +7,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 import onnx_saturate
-from conftest import run
+from conftest import DATA, run, run_ok
 
 PROVEN, DIFFERENT, OPEN = 0, 3, 5
 
@@ -162,6 +162,18 @@ def test_a_result_is_proven(tmp_path, target):
     assert proof, str(proof)
     assert proof.verdict == "proven" and "proven" in repr(proof)
     assert not onnx_saturate.prove(attention, model("y = Identity (x)", inputs="float[N,T,8] x", outputs="float[N,T,8] y"))
+
+
+@pytest.mark.parametrize("release", ["1.20", "1.23", "1.31"])
+def test_all_that_a_proof_rests_on_is_told(tmp_path, release):
+    """A mask by -inf became one by numbers: that holds where scores are finite. Older releases take the mask in another form."""
+    bart, result = DATA / "bart_encoder.onnx", tmp_path / "result.onnx"
+    run_ok("optimize", bart, "-o", result, "--target", f"ort-cpu@{release}", "--no-verify")
+    found = json.loads(run_ok("prove", bart, result, "--json", "--no-compare").stdout)
+    assert found["verdict"] == "proven" and found["assumes"] == ["finite_scores"]
+    laws = {law["rule"] for law in found["laws"]}
+    assert {"raised_mask_of_sdpa", "sdpa_of_product[bias]"} <= laws, laws
+    assert run("prove", bart, result, "--no-compare", "--no-assume", "finite_scores", "--time-limit", "5").returncode == OPEN
 
 
 def test_text_and_errors(tmp_path):
