@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "egraph/explain.h"
 #include "fmt/format.h"
@@ -238,7 +240,8 @@ class Prover {
     constexpr int kMostRounds = 4;
     for (int round = 0; round < kMostRounds; ++round) {
       if (auto s = saturate(wanted); !s.ok() || all_equal()) return s;
-      if (!unite_constants(false) || all_equal()) break;
+      const bool any[] = {unite_constants(false), unite_sizes(), unite_reshapes()};
+      if (all_equal() || std::ranges::none_of(any, std::identity())) break;
     }
     return absl::OkStatus();
   }
@@ -253,6 +256,49 @@ class Prover {
     const RunReport report = ::saturate::run(g_.egraph(), rewrites, options);
     out_.stop = to_string(report.stop);
     return contradiction();
+  }
+
+  // Arithmetic on sizes, in whatever operators: vectors and numbers of which the same is known, element by element, are equal.
+  bool unite_sizes() {
+    std::map<std::tuple<DType, int, std::vector<Dim>>, Id> known;
+    bool any = false;
+    for (const Id c : g_.egraph().classes()) {
+      const Facts& f = g_.facts(c);
+      if (f.kind != Facts::Kind::kTensor || !f.content || !f.shape) continue;
+      std::vector<Dim> elements;
+      for (const Dim d : *f.content) elements.push_back(g_.dims().canonical(d));
+      const auto [it, is_first] = known.emplace(std::tuple(f.dtype, f.rank(), std::move(elements)), c);
+      if (is_first || are_equal(it->second, c)) continue;
+      g_.egraph().merge(it->second, c);
+      any = true;
+    }
+    if (any) g_.egraph().rebuild();
+    return any;
+  }
+
+  // Reshapes of one tensor whose sizes differ at one place alone: all its elements are in both, so that there, too, they are the same.
+  bool unite_reshapes() {
+    std::map<std::tuple<Id, std::size_t, std::vector<Dim>>, Id> known;
+    std::vector<std::pair<Id, Id>> to_unite;
+    for (const Id c : g_.egraph().classes()) {
+      const Facts& f = g_.facts(c);
+      if (f.kind != Facts::Kind::kTensor || !f.shape) continue;
+      for (const NodeId n : g_.egraph().class_nodes(c)) {
+        const ENode node = g_.egraph().node(n);
+        if (const OpKey& key = g_.key(node.op); key.op_type != "Reshape" || !key.domain.empty()) continue;
+        for (std::size_t at = 0; at < f.shape->size(); ++at) {
+          std::vector<Dim> others;
+          for (std::size_t i = 0; i < f.shape->size(); ++i)
+            others.push_back(i == at ? g_.dims().constant(-1) : g_.dims().canonical((*f.shape)[i]));
+          const auto [it, is_first] = known.emplace(std::tuple(g_.egraph().find(node.children[0]), at, std::move(others)), c);
+          if (is_first || are_equal(it->second, c) || g_.dims().differ((*g_.facts(it->second).shape)[at], (*f.shape)[at])) continue;
+          to_unite.emplace_back(it->second, c);
+        }
+      }
+    }
+    for (const auto& [a, b] : to_unite) g_.egraph().merge(a, b);
+    if (!to_unite.empty()) g_.egraph().rebuild();
+    return !to_unite.empty();
   }
 
   // What laws compute of constants, and what the other model holds: equal bits are equal; nearly equal numbers are taken so where
@@ -342,7 +388,7 @@ class Prover {
       for (const auto* steps : {&why->chain, &why->support})
         for (const ExplainStep& step : *steps) {
           if (!counted.emplace(step.left, step.right).second) continue;
-          if (step.kind == ExplainStep::Kind::kAnalysis) ++out_.computed;
+          if (step.kind == ExplainStep::Kind::kAnalysis || step.kind == ExplainStep::Kind::kGiven) ++out_.computed;
           if (step.kind == ExplainStep::Kind::kRule || step.kind == ExplainStep::Kind::kNative)
             ++times[std::string(rule_of_rewrite(step.rule))];
         }

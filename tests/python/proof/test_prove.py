@@ -164,6 +164,26 @@ def test_a_result_is_proven(tmp_path, target):
     assert not onnx_saturate.prove(attention, model("y = Identity (x)", inputs="float[N,T,8] x", outputs="float[N,T,8] y"))
 
 
+SIZES = "int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] last = {-1}, int64[3] apart = {0, 2, -1}, int64[2] turned = {-1, 0}"
+HALVES = ("s = Shape (x) n = Slice (s, zero, one, zero) w = Slice (s, one, two, zero) h = Div (w, two) t = Concat <axis = 0> (n, two, h) ", "y = Reshape (x, t)")
+
+
+def test_arithmetic_on_sizes_is_one_however_it_is_spelled(tmp_path):
+    def of(body):
+        return model(body, inputs="float[N,M] x", outputs="float[N,2,M2] y", constants=SIZES)
+
+    number = HALVES[0] + "q = Concat <axis = 0> (last, one) c = Slice (s, zero, two, zero) p = ReduceProd <keepdims = 1> (c) d = Mul (n, two) e = Div (p, d) "
+    assert prove(tmp_path, of("".join(HALVES)), of("y = Reshape (x, apart)"))[0] == PROVEN
+    assert prove(tmp_path, of(number + "u = Concat <axis = 0> (n, two, e) y = Reshape (x, u)"), of("".join(HALVES)))[0] == PROVEN
+    assert prove(tmp_path, of("y = Reshape (x, apart)"), of(HALVES[0] + "u = Concat <axis = 0> (n, h, two) y = Reshape (x, u)"))[0] != PROVEN
+
+
+def test_turned_sizes_are_others(tmp_path):
+    as_it_is, turned = (model(body, inputs="float[N,M] x", outputs="float[A,B] y", constants=SIZES) for body in (
+        "s = Shape (x) y = Reshape (x, s)", "s = Shape (x) n = Slice (s, zero, one, zero) w = Slice (s, one, two, zero) t = Concat <axis = 0> (w, n) y = Reshape (x, t)"))
+    assert prove(tmp_path, as_it_is, turned)[0] == DIFFERENT
+
+
 @pytest.mark.parametrize("release", ["1.20", "1.23", "1.31"])
 def test_all_that_a_proof_rests_on_is_told(tmp_path, release):
     """A mask by -inf became one by numbers: that holds where scores are finite. Older releases take the mask in another form."""
