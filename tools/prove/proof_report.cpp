@@ -33,6 +33,7 @@ std::string but_for(const ModelProof& proof) {
   if (most == Effect::kRescales) out.push_back("other scales of quantized numbers");
   if (most == Effect::kApproximates) out.push_back("approximations");
   if (!proof.rounded.empty()) out.push_back("constants in their last bits");
+  if (!proof.sizes.empty()) out.push_back("sizes at which a model fails");
   if (proof.believes_types) out.push_back("types that the models declare");
   return out.empty() ? "" : fmt::format(" but for {}", fmt::join(out, " and "));
 }
@@ -78,6 +79,12 @@ std::vector<std::string> assumptions(const ModelProof& proof) {
   return out;
 }
 
+// Not a list of braces: two lists of two texts each would be read as names and values.
+template <typename T>
+nlohmann::json both(const T (&of)[2]) {
+  return nlohmann::json::array({nlohmann::json(of[0]), nlohmann::json(of[1])});
+}
+
 }  // namespace
 
 std::string_view to_string(ModelProof::Verdict verdict) {
@@ -105,6 +112,7 @@ std::string format_proof(const ModelProof& proof, const std::string& first, cons
     out +=
         labelled("rounded", fmt::format("{} constant{} differ in the last bits: {}{}", proof.rounded.size(),
                                         proof.rounded.size() == 1 ? "" : "s", proof.rounded[0], proof.rounded.size() > 1 ? ", ..." : ""));
+  if (!proof.sizes.empty()) out += labelled("sizes", fmt::format("{}: else one of the models fails", fmt::join(proof.sizes, ", ")));
   if (proven > 0) {
     const auto assumed = assumptions(proof);
     out += labelled("assumes", assumed.empty() ? "nothing" : fmt::format("{}", fmt::join(assumed, ", ")));
@@ -121,8 +129,8 @@ std::string format_proof(const ModelProof& proof, const std::string& first, cons
 
 nlohmann::json to_json(const ModelProof& proof) {
   nlohmann::json out = {
-      {"verdict", to_string(proof.verdict)},    {"interface", proof.interface}, {"computed", proof.computed},   {"rounded", proof.rounded},
-      {"believes_types", proof.believes_types}, {"stop", proof.stop},           {"assumes", assumptions(proof)}};
+      {"verdict", to_string(proof.verdict)},    {"interface", proof.interface}, {"computed", proof.computed},    {"rounded", proof.rounded},
+      {"believes_types", proof.believes_types}, {"stop", proof.stop},           {"assumes", assumptions(proof)}, {"sizes", proof.sizes}};
   for (int side : {0, 1}) {
     out["nodes"].push_back(proof.nodes[side]);
     out["proven_nodes"].push_back(proof.proven_nodes[side]);
@@ -132,8 +140,7 @@ nlohmann::json to_json(const ModelProof& proof) {
   for (const UsedLaw& law : proof.laws)
     out["laws"].push_back({{"rule", law.rule}, {"effect", to_string(law.effect)}, {"assumes", law.assumes}, {"times", law.times}});
   for (const OpenRegion& r : proof.regions)
-    out["regions"].push_back(
-        {{"outputs", {r.outputs[0], r.outputs[1]}}, {"operators", {r.operators[0], r.operators[1]}}, {"nodes", {r.nodes[0], r.nodes[1]}}});
+    out["regions"].push_back({{"outputs", both(r.outputs)}, {"operators", both(r.operators)}, {"nodes", both(r.nodes)}});
   if (proof.numbers) out["numbers"] = {{"message", proof.numbers->message}, {"cases", proof.numbers->cases.size()}};
   return out;
 }

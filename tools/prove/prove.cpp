@@ -279,7 +279,7 @@ class Prover {
   // Reshapes of one tensor whose sizes differ at one place alone: all its elements are in both, so that there, too, they are the same.
   bool unite_reshapes() {
     std::map<std::tuple<Id, std::size_t, std::vector<Dim>>, Id> known;
-    std::vector<std::pair<Id, Id>> to_unite;
+    std::vector<std::tuple<Id, Id, std::string>> to_unite;
     for (const Id c : g_.egraph().classes()) {
       const Facts& f = g_.facts(c);
       if (f.kind != Facts::Kind::kTensor || !f.shape) continue;
@@ -292,13 +292,20 @@ class Prover {
             others.push_back(i == at ? g_.dims().constant(-1) : g_.dims().canonical((*f.shape)[i]));
           const auto [it, is_first] = known.emplace(std::tuple(g_.egraph().find(node.children[0]), at, std::move(others)), c);
           if (is_first || are_equal(it->second, c) || g_.dims().differ((*g_.facts(it->second).shape)[at], (*f.shape)[at])) continue;
-          to_unite.emplace_back(it->second, c);
+          to_unite.push_back({it->second, c, size_text((*g_.facts(it->second).shape)[at], (*f.shape)[at])});
         }
       }
     }
-    for (const auto& [a, b] : to_unite) g_.egraph().merge(a, b);
+    for (const auto& [a, b, sizes] : to_unite)
+      if (g_.egraph().merge(a, b)) sizes_taken_.emplace(std::pair(a, b), sizes);
     if (!to_unite.empty()) g_.egraph().rebuild();
     return !to_unite.empty();
+  }
+
+  // "seq = 128"; "" where both are known to be one.
+  std::string size_text(Dim a, Dim b) const {
+    const DimTable& dims = g_.dims();
+    return dims.equal(a, b) ? "" : fmt::format("{} = {}", dims.to_string(a), dims.to_string(b));
   }
 
   // What laws compute of constants, and what the other model holds: equal bits are equal; nearly equal numbers are taken so where
@@ -380,6 +387,7 @@ class Prover {
 
   void note_laws() {
     std::map<std::string, std::size_t> times;
+    std::set<std::string> sizes;
     std::set<std::pair<NodeId, NodeId>> counted;
     for (const auto& o : out_.outputs) {
       if (!o.proven) continue;
@@ -388,11 +396,14 @@ class Prover {
       for (const auto* steps : {&why->chain, &why->support})
         for (const ExplainStep& step : *steps) {
           if (!counted.emplace(step.left, step.right).second) continue;
+          if (const auto taken = sizes_taken_.find({step.left, step.right}); taken != sizes_taken_.end() && !taken->second.empty())
+            sizes.insert(taken->second);
           if (step.kind == ExplainStep::Kind::kAnalysis || step.kind == ExplainStep::Kind::kGiven) ++out_.computed;
           if (step.kind == ExplainStep::Kind::kRule || step.kind == ExplainStep::Kind::kNative)
             ++times[std::string(rule_of_rewrite(step.rule))];
         }
     }
+    out_.sizes.assign(sizes.begin(), sizes.end());
     for (const auto& [name, n] : times) out_.laws.push_back(law(name, n));
     std::ranges::stable_sort(out_.laws, std::ranges::greater(), &UsedLaw::times);
   }
@@ -413,6 +424,7 @@ class Prover {
   OnnxEGraph g_;
   Names inputs_;
   Lowered sides_[2];
+  std::map<std::pair<NodeId, NodeId>, std::string> sizes_taken_;  // by what was united for their sake
   ModelProof out_;
 };
 

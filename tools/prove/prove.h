@@ -53,6 +53,7 @@ struct ModelProof {
   std::vector<UsedLaw> laws;             // the most used first
   std::size_t computed = 0;              // steps that are computed constants and known shapes
   std::vector<std::string> rounded;      // constants that differ in their last bits, and were taken as equal
+  std::vector<std::string> sizes;        // taken as equal, as a model fails where they are not: "seq = 128"
   bool declares_types = false;           // of some inner values nothing is known but what a model declares
   bool believes_types = false;           // and that was taken for true
   std::vector<OpenRegion> regions;

@@ -184,6 +184,22 @@ def test_turned_sizes_are_others(tmp_path):
     assert prove(tmp_path, as_it_is, turned)[0] == DIFFERENT
 
 
+def test_a_size_that_one_model_asks_for_is_told(tmp_path):
+    """A fixed size in the place of any: where it runs at all, it is the same."""
+    any_size, fixed = (model(f"y = Reshape (x, {shape})", inputs="float[N,M] x", outputs="float[A,2,B] y", constants="int64[3] any = {0, 2, -1}, int64[3] fixed = {0, 2, 5}")
+                       for shape in ("any", "fixed"))
+    status, found = prove(tmp_path, any_size, fixed)
+    assert status == PROVEN and found["sizes"] == ["floor(M / 2) = 5"], found
+    done = run("prove", tmp_path / "a.onnx", tmp_path / "b.onnx")
+    assert "proven equal but for sizes at which a model fails" in done.stdout
+    assert prove(tmp_path, any_size, any_size)[1]["sizes"] == []
+
+
+def test_two_operators_on_either_side_are_a_pair_of_lists(tmp_path):
+    status, found = prove(tmp_path, model("a = IsNaN (x) y = Cast <to = 1> (a)"), model("a = ReduceMax (x) y = Sub (x, a)"), "--no-compare")
+    assert status == OPEN and found["regions"][0]["operators"] == [["IsNaN", "Cast"], ["ReduceMax", "Sub"]]
+
+
 @pytest.mark.parametrize("release", ["1.20", "1.23", "1.31"])
 def test_all_that_a_proof_rests_on_is_told(tmp_path, release):
     """A mask by -inf became one by numbers: that holds where scores are finite. Older releases take the mask in another form."""
