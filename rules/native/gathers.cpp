@@ -60,6 +60,19 @@ std::vector<std::int64_t> new_order(std::vector<BoxAxis> axes, std::size_t rank)
   return perm;
 }
 
+// The box of data `from` of sizes `x`, with the axes of the table in front of those that no index is of.
+Id box_in_table(const Views& v, Id from, const Dims& x, const Dims& table, const std::vector<BoxAxis>& axes) {
+  Dims out = table, placed(table.size(), v.g.dims().constant(1));
+  for (const BoxAxis& axis : axes)
+    if (axis.to) placed[*axis.to] = axis.count;
+  const auto behind = x.begin() + static_cast<std::ptrdiff_t>(axes.size());
+  out.insert(out.end(), behind, x.end());
+  placed.insert(placed.end(), behind, x.end());
+  const Id turned = v.transpose(box_of(v, from, x, axes), new_order(axes, x.size()));
+  const Id box = v.reshape(turned, placed, static_cast<int>(x.size()));
+  return v.equal(placed, out) ? box : v.expand(box, out);
+}
+
 // Classes: 0 X, 1 the indices.
 void gather_of_counting(const Views& v, const Match& m, Unions& unions) {
   const Dims *shape = v.shape(m.classes[0]), *indices = v.shape(m.classes[1]);
@@ -68,15 +81,45 @@ void gather_of_counting(const Views& v, const Match& m, Unions& unions) {
   const std::int64_t batch = v.int_attribute(m.ops[2], "batch_dims", 0);
   const auto axes = batch < 0 ? std::nullopt : box_axes(v, table, static_cast<std::size_t>(batch), m.classes[1]);
   if (!axes || axes->size() > x.size()) return;
-  Dims out = table, placed(table.size(), v.g.dims().constant(1));
-  for (const BoxAxis& axis : *axes)
-    if (axis.to) placed[*axis.to] = axis.count;
-  const auto behind = x.begin() + static_cast<std::ptrdiff_t>(axes->size());
-  out.insert(out.end(), behind, x.end());
-  placed.insert(placed.end(), behind, x.end());
-  const Id turned = v.transpose(box_of(v, m.classes[0], x, *axes), new_order(*axes, x.size()));
-  const Id box = v.reshape(turned, placed, static_cast<int>(x.size()));
-  unions.emplace_back(m.root(), v.equal(placed, out) ? box : v.expand(box, out));
+  unions.emplace_back(m.root(), box_in_table(v, m.classes[0], x, table, *axes));
+}
+
+// How an operand of an index counts along the axes of the whole index, which it is broadcast to.
+std::optional<BoxAxis> counted_operand(const Views& v, Id operand, const Dims& table, std::size_t from) {
+  const Dims* own = v.shape(operand);
+  const auto& content = v.g.facts(operand).content;
+  const Dim one = v.g.dims().constant(1);
+  if (own && own->empty() && content && content->size() == 1) return BoxAxis{from, std::nullopt, content->front(), one};
+  const auto found = counting(v.g, operand);
+  if (!found || !own) return std::nullopt;
+  if (!found->axis || v.is_one((*own)[*found->axis])) return BoxAxis{from, std::nullopt, found->from, one};
+  const Dim count = (*own)[*found->axis];
+  const std::size_t to = *found->axis + table.size() - own->size();
+  if (!v.equal(table[to], count)) return std::nullopt;
+  return BoxAxis{from, to, found->from, count};
+}
+
+// Classes: 0 X, 1 the place in a row, 2 the row, 3 the length of rows, 5 the index: X[row * length + place] is that place of that row, if
+// rows are no shorter.
+void gather_of_rows_and_places(const Views& v, const Match& m, Unions& unions) {
+  const Dims *shape = v.shape(m.classes[0]), *indices = v.shape(m.classes[5]);
+  const auto& length = v.g.facts(m.classes[3]).content;
+  if (!shape || shape->empty() || !indices || !length || length->size() != 1 || v.int_attribute(m.ops[6], "axis", 0) != 0) return;
+  DimTable& dims = v.g.dims();
+  const Dims table = *indices;
+  const Dim row_size = length->front();
+  const auto rows = dims.exact_div(shape->front(), row_size);
+  const auto row = counted_operand(v, m.classes[2], table, 0), place = counted_operand(v, m.classes[1], table, 1);
+  if (!rows || !row || !place || (row->to && row->to == place->to)) return;
+  if (!v.guard("no index counts from the end", dims.non_negative(row->first) && dims.non_negative(place->first))) return;
+  if (!v.guard("no place lies behind its row", dims.non_negative(dims.sub(row_size, dims.add(place->first, place->count))))) return;
+  const Dims behind(shape->begin() + 1, shape->end()), kept = v.without_ones(behind);
+  Dims x{*rows, row_size}, out = table;
+  x.insert(x.end(), kept.begin(), kept.end());
+  out.insert(out.end(), behind.begin(), behind.end());
+  const Id by_row = v.reshape(m.classes[0], x, static_cast<int>(shape->size()));
+  const Id box = box_in_table(v, by_row, x, table, {*row, *place});
+  unions.emplace_back(m.root(), kept.size() == behind.size() ? box : v.reshape(box, out, static_cast<int>(table.size() + kept.size())));
 }
 
 // Updates as the box of the data that they are written to.
@@ -143,6 +186,12 @@ std::vector<NativeRule> native_gather_rules() {
   return to_native({
       {"gather_of_counting_indices", "GatherND by indices that count along axes of their own is its data, sliced and along other axes",
        Effect::kExact, [](OnnxEGraph& g) { return over_two(g, "GatherND"); }, gather_of_counting, true},
+      {"gather_of_rows_and_places", "Gather by row * length + place, where both count, is a box of the data row by row", Effect::kExact,
+       [](OnnxEGraph& g) {
+         return Pattern{
+             {variable(), variable(), variable(), variable(), node(g, "Mul", {2, 3}), node(g, "Add", {1, 4}), node(g, "Gather", {0, 5})}};
+       },
+       gather_of_rows_and_places, true},
       {"scatter_of_counting_indices", "ScatterND by indices that count is the Concat of its updates and the data on both sides of them",
        Effect::kExact, [](OnnxEGraph& g) { return over(g, "ScatterND", 3); }, scatter_of_counting, true},
   });

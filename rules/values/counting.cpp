@@ -162,6 +162,10 @@ class CountingSearch {
 
 std::optional<Counting> counts_along(Look& look, Id id) { return CountingSearch(look).along(id); }
 
+std::optional<Counting> counting(const OnnxEGraph& g, Id id) {
+  return Answers<CountingSearch, Counting>::of(g, id, [id](Look& look) { return CountingSearch(look).along(id); });
+}
+
 std::vector<Counting> counting_parts(const OnnxEGraph& g, Id id) {
   const auto found = Answers<CountingSearch, std::vector<Counting>>::of(g, id, [id](Look& look) {
     std::vector<Counting> parts = CountingSearch(look).parts(id);

@@ -20,6 +20,8 @@ struct Counting {
 // How a value of int32 or int64 counts; nullopt: not proven. A constant of one element counts along its last axis.
 std::optional<Counting> counts_along(Look& look, Id id);
 
+std::optional<Counting> counting(const OnnxEGraph& g, Id id);
+
 // How each of the parts [..., k] of a table of indices (GatherND's) counts, its last axis left out. Empty where that is not proven of all.
 std::vector<Counting> counting_parts(const OnnxEGraph& g, Id id);
 
