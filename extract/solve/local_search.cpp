@@ -36,6 +36,7 @@ NodeChoice LocalSearch::choice() const {
 bool LocalSearch::sweep() {
   complete();
   bool improved = false;
+  if (is_order_old_) rank();
   const std::vector<std::uint32_t> order = order_;
   for (std::uint32_t c : order) {
     if (is_over()) return false;
@@ -47,6 +48,7 @@ bool LocalSearch::sweep() {
 
 void LocalSearch::kick(std::mt19937_64& random, int strength) {
   complete();
+  if (is_order_old_) rank();
   for (int i = 0; i < strength && !order_.empty(); ++i) {
     const std::uint32_t c = order_[random() % order_.size()];
     const std::uint32_t nodes = p_.node_begin[c + 1] - p_.node_begin[c];
@@ -129,7 +131,7 @@ bool LocalSearch::try_alternatives(std::uint32_t c) {
   }
   if (best == kUnchosen) return false;
   cost_ += switch_with_siblings(c, best, undo);
-  rank();
+  settle(undo);
   return true;
 }
 
@@ -183,7 +185,7 @@ bool LocalSearch::try_group(const std::vector<Move>& group) {
   }
   if (gains(change)) {
     cost_ += change;
-    rank();
+    settle(undo);
     return true;
   }
   take_back(undo);
@@ -229,7 +231,38 @@ void LocalSearch::complete() {
   }
 }
 
+// As rank(), where few classes changed: what is newly selected under one of them has its place. No child is placed after its parent, which is
+// all that makes_cycle() asks; where that would be so, all are ranked anew. Thousands of changes would else take the square of that.
+void LocalSearch::settle(std::vector<Move> moved) {
+  for (const auto& [c, before] : moved) {
+    const auto gone = p_.children_of(before);
+    for (stack_.assign(gone.begin(), gone.end()); !stack_.empty();) {
+      const std::uint32_t k = stack_.back();
+      stack_.pop_back();
+      if (selected(k) || place_[k] == kUnchosen) continue;
+      place_[k] = kUnchosen;
+      for (const std::uint32_t child : p_.children_of(choice_[k])) stack_.push_back(child);
+    }
+  }
+  is_order_old_ = true;
+  std::sort(moved.begin(), moved.end(), [this](const Move& a, const Move& b) { return place_[a.first] < place_[b.first]; });
+  for (const auto& [c, before] : moved) {
+    if (!selected(c)) continue;
+    if (place_[c] == kUnchosen) return rank();
+    const auto first = p_.children_of(choice_[c]);
+    for (stack_.assign(first.begin(), first.end()); !stack_.empty();) {
+      const std::uint32_t k = stack_.back();
+      stack_.pop_back();
+      if (place_[k] != kUnchosen && place_[k] > place_[c]) return rank();
+      if (place_[k] != kUnchosen) continue;
+      place_[k] = place_[c];
+      for (const std::uint32_t child : p_.children_of(choice_[k])) stack_.push_back(child);
+    }
+  }
+}
+
 void LocalSearch::rank() {
+  is_order_old_ = false;
   place_.assign(p_.num_classes(), kUnchosen);
   order_.clear();
   std::vector<std::pair<std::uint32_t, std::uint32_t>> stack;

@@ -43,6 +43,7 @@ class LocalSearch {
   bool try_group(const std::vector<Move>& group);
   void complete();
   void rank();
+  void settle(std::vector<Move> moved);
   bool is_over() const;
   double least_gain() const { return kLeastGain * std::max(1.0, cost_.cost); }
   bool gains(const Price& change) const { return change < Price(-least_gain()); }
@@ -54,6 +55,7 @@ class LocalSearch {
   std::vector<std::uint32_t> uses_;
   std::vector<std::uint32_t> place_;  // of selected classes in a topological order, children first
   std::vector<std::uint32_t> order_;
+  bool is_order_old_ = false;  // settle() has changed places
   std::vector<std::uint32_t> stamps_;
   std::vector<std::uint32_t> stack_;  // of the walk that goes on
   std::uint32_t stamp_ = 0;

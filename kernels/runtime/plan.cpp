@@ -24,11 +24,7 @@ std::string describe(const Node& node) {
 }
 
 const Function* find_function(const PlanContext& context, const Node& node) {
-  if (context.functions == nullptr) return nullptr;
-  for (const Function& f : *context.functions) {
-    if (f.name == node.op_type && f.overload == node.overload && plain_domain(f.domain) == plain_domain(node.domain)) return &f;
-  }
-  return nullptr;
+  return context.functions == nullptr ? nullptr : context.functions->called(node);
 }
 
 bool only_tensors(const OpSchema& schema, std::string_view type) {

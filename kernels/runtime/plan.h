@@ -13,6 +13,7 @@
 #include "kernels/runtime/kernel.h"
 #include "kernels/runtime/registry.h"
 #include "kernels/runtime/runtime.h"
+#include "onnx_bridge/model/function_index.h"
 
 namespace saturate {
 
@@ -45,7 +46,7 @@ struct Plan {
 };
 
 struct PlanContext {
-  const std::vector<Function>* functions = nullptr;
+  const FunctionIndex* functions = nullptr;
   std::map<std::string, std::int64_t> opset_imports;
   std::size_t* steps_left = nullptr;  // bound on what nested functions may blow up to
   int depth = 0;

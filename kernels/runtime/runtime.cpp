@@ -122,6 +122,7 @@ class KernelEvaluator : public Evaluator {
 struct Session::Impl {
   std::shared_ptr<Plan> plan;
   std::vector<Function> functions;  // keeps the bodies' subgraphs alive
+  FunctionIndex functions_by_name;
   std::size_t texts = 0;            // bytes of what the file says beside graphs and tensors
   SessionOptions options;
   std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>(true, options.keep_results);
@@ -261,7 +262,8 @@ absl::StatusOr<Session> Session::create(const Model& model, const SessionOptions
   impl->functions = model.functions;
   impl->texts = bytes_of_texts(model);
   PlanContext context;
-  context.functions = &impl->functions;
+  impl->functions_by_name = FunctionIndex(impl->functions);
+  context.functions = &impl->functions_by_name;
   context.opset_imports = model.opset_imports;
   std::size_t steps = kMaxSteps;
   context.steps_left = &steps;

@@ -12,6 +12,7 @@
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/file/sparse.h"
 #include "onnx_bridge/file/text/model.h"
+#include "onnx_bridge/model/function_index.h"
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/canonical.h"
@@ -63,7 +64,10 @@ Facts declared_facts(ValueType type, DimTable& dims, const std::string& name) {
 
 class Lowerer {
  public:
-  Lowerer(const Model& model, OnnxEGraph& g, const LowerOptions& options) : model_(model), g_(g), options_(options) { out_.model = &model; }
+  Lowerer(const Model& model, OnnxEGraph& g, const LowerOptions& options)
+      : model_(model), functions_(model.functions), g_(g), options_(options) {
+    out_.model = &model;
+  }
 
   absl::StatusOr<Lowered> run() {
     const Graph& graph = model_.graph;
@@ -170,9 +174,8 @@ class Lowerer {
         return absl::InvalidArgumentError(
             fmt::format("node '{}' ({}): attribute '{}' refers to attribute '{}' of a function, but is in none", node_name(node),
                         node.op_type, a.name, a.ref));
-    const auto is_own = [&](const Function& f) { return f.domain == node.domain && f.name == node.op_type; };
     const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? opset : INT_MAX);
-    if (schema == nullptr || std::any_of(model_.functions.begin(), model_.functions.end(), is_own)) return absl::OkStatus();
+    if (schema == nullptr || functions_.has(node.domain, node.op_type)) return absl::OkStatus();
     const int given = static_cast<int>(node.inputs.size());
     if (given < schema->min_inputs || given > schema->max_inputs)
       return absl::InvalidArgumentError(fmt::format("node '{}' ({}): has {} inputs, the operator takes {}", node_name(node), node.op_type,
@@ -239,7 +242,7 @@ class Lowerer {
   absl::Status lower_operator(const Node& node, std::int64_t opset, Scope& scope, const std::set<std::string>& used, Source& source,
                               int depth) {
     const int outputs = count_outputs(node, used);
-    const Function* function = called_function(model_, node);
+    const Function* function = functions_.called(node);
     std::optional<Canonical> canonical;
     std::vector<const Facts*> facts;
     const auto dispute = disputed(g_, node, source.inputs, opset);
@@ -322,10 +325,10 @@ class Lowerer {
 
   void lower_opaque(const Node& node, std::int64_t opset, int outputs, Scope& scope, Source& source, bool impure) {
     // A function of the model's own with the name of an operator is no such operator: whatever knows the operator must not take it for one.
-    const bool shadows = called_function(model_, node) != nullptr && !schema_versions(node.domain, node.op_type).empty();
+    const bool shadows = functions_.called(node) != nullptr && !schema_versions(node.domain, node.op_type).empty();
     OpKey key{shadows ? "own functions" : node.domain,
               node.op_type,
-              called_function(model_, node) ? own_name(node.overload) : node.overload,
+              functions_.called(node) ? own_name(node.overload) : node.overload,
               node.attributes,
               outputs,
               std::max<std::int64_t>(opset, 1),
@@ -370,13 +373,16 @@ class Lowerer {
     return absl::OkStatus();
   }
 
-  bool draws_numbers(const Function& function, int depth = 0) const {
-    return depth < kMaxCallDepth && std::any_of(function.nodes.begin(), function.nodes.end(), [&](const Node& n) {
-             const auto in_body = [](const Attribute& a) { return a.type == AttributeType::kGraph && contains_random(a.g()); };
-             const Function* inner = called_function(model_, n);
-             return may_draw(n) || std::any_of(n.attributes.begin(), n.attributes.end(), in_body) ||
-                    (inner && draws_numbers(*inner, depth + 1));
-           });
+  bool draws_numbers(const Function& function) {
+    const auto [known, is_new] = draws_.try_emplace(&function, false);
+    if (!is_new) return known->second;
+    const bool draws = std::any_of(function.nodes.begin(), function.nodes.end(), [&](const Node& n) {
+      const auto in_body = [](const Attribute& a) { return a.type == AttributeType::kGraph && contains_random(a.g()); };
+      const Function* inner = functions_.called(n);
+      return may_draw(n) || std::any_of(n.attributes.begin(), n.attributes.end(), in_body) || (inner && draws_numbers(*inner));
+    });
+    draws_[&function] = draws;
+    return draws;
   }
 
   // One e-node a canonical node, its outputs joined with those of the original.
@@ -410,7 +416,7 @@ class Lowerer {
     for (const Node& node : function.nodes) {
       heed_stop();
       // Bodies that draw random numbers, or hold subgraphs of which it is open what they do, stay calls.
-      if (!function.opset_imports.contains(node.domain) && !called_function(model_, node)) return absl::OkStatus();
+      if (!function.opset_imports.contains(node.domain) && !functions_.called(node)) return absl::OkStatus();
       if (!lower_part(bind_attributes(node, call, function), function.opset_imports, local, used, depth)) return absl::OkStatus();
     }
     for (int i = 0; i < outputs && i < static_cast<int>(function.outputs.size()); ++i) {
@@ -516,9 +522,11 @@ class Lowerer {
   }
 
   const Model& model_;
+  const FunctionIndex functions_;
   OnnxEGraph& g_;
   const LowerOptions& options_;
   Lowered out_;
+  std::map<const Function*, bool> draws_;  // random numbers
   std::unordered_map<std::string, const ValueType*> declared_;
   std::int64_t unique_ = 0;
 };

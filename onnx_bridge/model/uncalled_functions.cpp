@@ -1,8 +1,9 @@
 #include "onnx_bridge/model/uncalled_functions.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
-#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -10,7 +11,7 @@
 namespace saturate {
 namespace {
 
-using Name = std::tuple<std::string, std::string, std::string>;  // domain, name, overload
+using Name = std::tuple<std::string_view, std::string_view, std::string_view>;  // domain, name, overload
 
 Name name_of(const Function& f) { return {f.domain, f.name, f.overload}; }
 
@@ -21,8 +22,8 @@ bool other_opset(const Function& f, const Model& model) {
 
 class Calls {
  public:
-  explicit Calls(const Model& model) : model_(model) {
-    for (const Function& f : model.functions) open_.insert(name_of(f));
+  explicit Calls(const Model& model) {
+    for (const Function& f : model.functions) open_[name_of(f)].push_back(&f);
     visit(model.graph.nodes);
   }
 
@@ -33,16 +34,15 @@ class Calls {
     for (const Node& node : nodes) {
       for (const Attribute& a : node.attributes)
         if (a.type == AttributeType::kGraph) visit(a.g().nodes);
-      const Name name{node.domain, node.op_type, node.overload};
-      if (open_.erase(name) == 0) continue;
-      called_.insert(name);
-      for (const Function& f : model_.functions)
-        if (name_of(f) == name) visit(f.nodes);
+      const auto open = open_.extract(Name{node.domain, node.op_type, node.overload});
+      if (open.empty()) continue;
+      called_.insert(open.key());
+      for (const Function* f : open.mapped()) visit(f->nodes);
     }
   }
 
-  const Model& model_;
-  std::set<Name> open_, called_;
+  std::map<Name, std::vector<const Function*>> open_;
+  std::set<Name> called_;
 };
 
 }  // namespace
@@ -51,8 +51,13 @@ Model without_uncalled_functions(Model model, const Model& before) {
   if (model.functions.empty()) return model;
   const Calls now(model), then(before);
   const auto given = before.opset(""), opset = model.opset("");
-  std::erase_if(model.functions,
-                [&](const Function& f) { return !now.contains(f) && (then.contains(f) || (opset != given && other_opset(f, model))); });
+  const auto goes = [&](const Function& f) { return !now.contains(f) && (then.contains(f) || (opset != given && other_opset(f, model))); };
+  std::vector<Function> kept;  // names are looked up in those that are there: none is moved before all are told
+  std::vector<bool> going;
+  for (const Function& f : model.functions) going.push_back(goes(f));
+  for (std::size_t i = 0; i < going.size(); ++i)
+    if (!going[i]) kept.push_back(std::move(model.functions[i]));
+  model.functions = std::move(kept);
   return model;
 }
 

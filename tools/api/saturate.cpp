@@ -305,12 +305,14 @@ Expected<MeasureOptions> measure_of(const Options& o) {
 }
 
 Expected<Result> run_optimize(const Model& model, const Options& o) {
+  const double began = steady_seconds();
   Expected<Prepared> prepared = prepare(model, o);
   if (!prepared) return prepared.error();
   auto& [setup, input] = *prepared;
   if (const absl::Status s = o.verify ? check_operators(input) : absl::OkStatus(); !s.ok()) return error_of(s, input.path, "");
   PipelineOptions options;
   options.optimize = optimize_options_of(o);
+  options.optimize.limits.began = began;
   options.io_rank = o.io_rank;
   options.verify = o.verify;
   options.strict_verify = o.strict_verify;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "absl/status/status.h"
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
@@ -92,6 +93,7 @@ int save_all(const std::vector<Listed>& graphs, const std::string& folder, const
 
 int extract_command(const ExtractArgs& args) {
   if (const absl::Status s = check_dump(args); !s.ok()) return fail(s, args.dump_egraph, "");
+  const double began = steady_seconds();
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes, args.check.onnxruntime);
   if (!setup.ok()) return fail(setup.status(), "", "");
   absl::StatusOr<Model> model = load_given(args.input);
@@ -102,6 +104,7 @@ int extract_command(const ExtractArgs& args) {
   absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
   OptimizeOptions options = optimize_options(args.saturate, args.common);
+  options.limits.began = began;
   options.samples = args.samples;
   options.sample_seed = args.check.seed;
   options.dump_egraph = !args.dump_egraph.empty();
@@ -120,7 +123,10 @@ int extract_command(const ExtractArgs& args) {
   std::vector<Listed> graphs = list_graphs(*result, args);
   for (Listed& g : graphs) {
     if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");
-    if (args.verify) g.verified = verify(*model, *g.model, *check);
+    if (args.verify) {
+      give_time(time_given(options.limits), *check);
+      g.verified = verify(*model, *g.model, *check);
+    }
     if (g.verified && g.verified->status != VerifyStatus::kEqual)
       return g.verified->status == VerifyStatus::kDifferent
                  ? fail(kExitDifferent, g.path, g.verified->message, "nothing was written")

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/data_file.h"
@@ -371,6 +372,7 @@ RunEnd run_with_repro(const OptimizeArgs& args, LoadedRun run, Progress& progres
 
 int optimize_one(const OptimizeArgs& given) {
   OptimizeArgs args = given;
+  args.saturate.limits.began = steady_seconds();
   if (args.output.empty()) args.output = args.input == kPipe ? args.input : path_beside(args.input, ".opt.onnx");
   std::optional<ResultToStdout> pipe;
   if (args.output == kPipe) pipe.emplace();

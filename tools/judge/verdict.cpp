@@ -107,7 +107,7 @@ class Hearing {
   VerifyReport::Judged run(VerifyReport& report) {
     verdict_.name = judge_.name();
     verdict_.version = judge_.version();
-    if (asked_.ends_in_time) until_ = steady_seconds() + asked_.seconds;
+    if (asked_.ends_in_time) until_ = std::min(asked_.judges_until, steady_seconds() + asked_.seconds + kTimeOfJudges);
     judge_.set_patience(patience());
     if (hear(report)) verdict_.verdict = JudgeVerdict::kEqual;
     return std::move(verdict_);

@@ -63,6 +63,8 @@ class Bisection {
     options_.optimize.limits.threads = 1;
     options_.optimize.progress = nullptr;
     options_.optimize.samples = kSamples;
+    if (!options_.debug_rules) until_ = time_given(options_.optimize.limits).judges;  // else the user waits for the rule
+    options_.optimize.limits.began = 0;  // each trial has the time anew: a model that is returned as it came would look right
   }
 
   Culprit run() {
@@ -82,6 +84,10 @@ class Bisection {
     }
     std::uint64_t good = 0, bad = out.applications;
     while (bad - good > 1) {
+      if (steady_seconds() > until_) {
+        out.message = "the time was over before a rule was found";
+        return out;
+      }
       const std::uint64_t middle = good + (bad - good) / 2;
       (differs(middle) ? bad : good) = middle;
     }
@@ -127,6 +133,7 @@ class Bisection {
   PipelineOptions options_;
   Counter counter_;
   std::string value_;
+  double until_ = kNoDeadline;
   bool moving_alone_ = false;  // applications of rules that move numbers are counted, and those of others never end
 };
 

@@ -11,6 +11,7 @@
 #include "onnx_bridge/convert/body_facts.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/file/io.h"
+#include "onnx_bridge/model/function_index.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/native/views.h"
@@ -139,25 +140,14 @@ std::vector<Rewrite> rewrites_for(Grown& graph, const std::set<std::string>& wit
   return rewrites;
 }
 
-// What the stages took so far, of all graphs.
-double seconds_taken(const Task& task) {
-  double sum = 0;
-  for (const auto& [stage, seconds] : task.seconds) sum += seconds;
-  return sum;
-}
-
-// All stages together may take so many times what is given for rewriting.
-constexpr double kTimesOfRewriting = 2;
-double seconds_left(const Task& task) {
-  return kTimesOfRewriting * std::max(1.0, *task.options.limits.seconds) - (task.variant ? 0 : seconds_taken(task));
-}
+bool is_over(double deadline) { return deadline < kNoDeadline && steady_seconds() >= deadline; }
 
 RunOptions run_options(const EGraph& egraph, const Task& task) {
   const OptimizeOptions& options = task.options;
   RunOptions out;
   const Budgets& given = options.limits;
   out.limits = limits_of(given, egraph);
-  if (given.seconds) out.limits.seconds = std::min(*given.seconds, std::max(0.0, seconds_left(task)));
+  if (given.seconds) out.limits.seconds = std::clamp(time_given(given).rewriting - steady_seconds(), 0.0, *given.seconds);
   if (options.progress) out.on_iteration = [&options](const IterationStats& i) { options.progress("saturate", &i); };
   return out;
 }
@@ -240,7 +230,8 @@ class Grower {
   // Calls hold what they run: that is chosen in the e-graph.
   absl::StatusOr<AtLoad> loaded_graph(const Grown& graph, const std::map<std::string, std::int64_t>& sizes) const {
     OnnxEGraph& g = *graph.g;
-    const auto calls = [&](const Node& node) { return called_function(*graph.model, node) != nullptr; };
+    const FunctionIndex functions(graph.model->functions);
+    const auto calls = [&](const Node& node) { return functions.called(node) != nullptr; };
     if (std::ranges::none_of(graph.model->graph.nodes, calls)) return load_as_it_is(g, graph.lowered, task_.target, task_.cost, sizes);
     add_node_units(g, graph.lowered, task_.target);
     if (prices_fusions(task_.cost)) add_load_fusions(g, task_.target);
@@ -269,12 +260,19 @@ class Grower {
     if (!task_.has_rules() || depth >= kMaxBodyDepth) return GrowResult(std::move(graph));
     for (const Node& node : model.graph.nodes)
       for (const Attribute& a : node.attributes)
-        if (a.type == AttributeType::kGraph && bodies_++ < kMostBodies)
+        if (a.type == AttributeType::kGraph && bodies_++ < kMostBodies && !is_late(*graph))
           if (auto c = add_body(*graph, node, a, depth)) return GrowResult(*std::move(c));
     return GrowResult(std::move(graph));
   }
 
  private:
+  // Then bodies stay as they are.
+  bool is_late(Grown& graph) const {
+    if (!is_over(time_given(task_.options.limits).rewriting)) return false;
+    graph.run.stop = StopReason::kTimeLimit;
+    return true;
+  }
+
   void tell(const Grown& graph, std::string_view stage) const {
     if (task_.options.after_stage) task_.options.after_stage({stage, graph.where, *graph.g, graph.lowered});
   }
@@ -338,7 +336,9 @@ StageTimer::~StageTimer() { total_ += steady_seconds() - start_; }
 namespace {
 
 StopSign sign_of_stages(const Task& task) {
-  return {task.options.abort, task.options.limits.seconds ? steady_seconds() + seconds_left(task) : kNoDeadline};
+  Budgets given = task.options.limits;
+  if (task.variant) given.began = steady_seconds();
+  return {task.options.abort, time_given(given).stages};
 }
 
 }  // namespace
@@ -356,6 +356,15 @@ std::int64_t opset_limit(const Model& model, const Task& task) {
   const bool too_new = task.has_rules() && task.target.release && model.opset("") > task.target.release->opset;
   if (opset_was_assumed(model) || too_new) return highest;
   return std::max(model.opset(""), task.newest_opset);
+}
+
+TimeGiven time_given(const Budgets& budgets) {
+  constexpr double kLeast = 1;  // of a run: less than that bounds rewriting alone
+  constexpr double kRewriting = 0.5, kStages = 0.75, kTold = 0.85;
+  constexpr double kJudges = 2;  // seconds more, for those who begin last
+  if (!budgets.seconds) return {};
+  const double began = budgets.began > 0 ? budgets.began : steady_seconds(), whole = std::max(kLeast, *budgets.seconds);
+  return {began + kRewriting * whole, began + kStages * whole, began + kTold * whole, began + whole, began + whole + kJudges};
 }
 
 Limits limits_of(const Budgets& given, const EGraph& egraph) {

@@ -338,8 +338,9 @@ void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report
   if (const auto cost = attempt.cost_at(higher); cost && chosen > 0) report.newer = {newer->version, report.cost_after * *cost / chosen};
 }
 
-// Prices of what will run: of the model and of the result as they are, with nothing in mind that rules found out.
-void note_loaded(const Model& model, const Model& result, const Task& task, OptimizeReport& report) {
+// Prices of what will run: of the model and of the result as they are, with nothing in mind that rules found out. Without time for them
+// those of the choice stand.
+void note_loaded(const Model& model, const Model& result, const Task& task, OptimizeReport& report) try {
   const auto before = load(model, task), after = &result == &model ? before : load(result, task);
   if (!before.ok() || !after.ok()) return;
   report.cost_before = before->price.cost, report.cost_after = after->price.cost;
@@ -349,6 +350,8 @@ void note_loaded(const Model& model, const Model& result, const Task& task, Opti
   if (error <= 0) return;
   report.cost_ratio = ratio_range(*before, *after, error);
   report.dearer = saturate::is_dearer(*before, *after, error);
+} catch (const Stopped&) {
+  if (task.options.abort && *task.options.abort) throw;
 }
 
 void note_effects(const RuleSet& rules, OptimizeReport& report) {
@@ -390,6 +393,7 @@ class AttemptVariants : public Variants {
   bool may_stay() const override {
     if (!may_return(model_, task_) || attempt_.limit() < model_.opset("")) return false;
     if (cheapest_.ir_version < model_.ir_version) return false;
+    const StageBound bound(task_);
     const auto before = check_target(model_, task_.target), after = check_target(cheapest_, task_.target);
     return before.ok() && after.ok() && before->size() <= after->size();
   }
@@ -557,7 +561,9 @@ absl::StatusOr<OptimizeResult> optimized(const Model& model, const Task& task, O
 }  // namespace
 
 absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
-                                        const OptimizeOptions& options) {
+                                        const OptimizeOptions& given) {
+  OptimizeOptions options = given;
+  if (options.limits.began <= 0) options.limits.began = steady_seconds();
   OptimizeResult result;
   OptimizeReport& report = result.report;
   report.before = graph_stats(model);
@@ -592,6 +598,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
     result.report.warnings.push_back(
         "the time was over before there was a result: the model is returned as it came; --time-limit gives more");
     result.report.run.stop = StopReason::kTimeLimit;
+    report.late = true;
     report.cost_before = 0;
     return as_it_came(model, task, std::move(result));
   }

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "egraph/rewrite.h"
+#include "egraph/stop.h"
 #include "extract/extract.h"
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
@@ -51,8 +52,9 @@ struct Budgets {
   std::size_t iterations = Limits{}.iterations;
   std::optional<std::size_t> nodes;         // e-nodes that rules may make; nullopt: kNodesPerNode for each of the model's, within bounds
   std::optional<std::size_t> memory_bytes;  // of the e-graph
-  // Of rewriting; all stages together may take twice as long. nullopt: kSecondsOfRewriting, and no bound of the other stages.
+  // Of a run as a whole, divided as TimeGiven says. nullopt: kSecondsOfRewriting, and no bound of what is no rewriting.
   std::optional<double> seconds;
+  double began = 0;                           // the run, by steady_seconds(); 0: where optimize() begins
   int threads = 1;                            // 0: as many as there are cores
   const std::atomic<bool>* cancel = nullptr;  // ends the rewriting
 };
@@ -60,6 +62,17 @@ struct Budgets {
 // window attention, for the same result.
 inline constexpr std::size_t kNodesPerNode = 60, kLeastNodes = 10'000, kMostNodes = Limits{}.nodes;
 inline constexpr double kSecondsOfRewriting = Limits{}.seconds;
+
+// When the parts of a run are to end, by steady_seconds(); kNoDeadline where no time was given. The later parts can't be left out: each has
+// what those before it leave, and that is never nothing.
+struct TimeGiven {
+  double rewriting = kNoDeadline;
+  double stages = kNoDeadline;  // all from lowering to emitting; then the model is returned as it came
+  double told = kNoDeadline;    // prices and what else the report says of the result
+  double verifying = kNoDeadline;
+  double judges = kNoDeadline;
+};
+TimeGiven time_given(const Budgets& budgets);
 
 // Of rewriting this e-graph as it is now.
 Limits limits_of(const Budgets& given, const EGraph& egraph);
@@ -120,6 +133,7 @@ struct OptimizeReport {
   // What of cost_after / cost_before is to be expected with 90 % confidence: least and most; absent where costs are no times.
   std::optional<std::pair<double, double>> cost_ratio;
   bool dearer = false;  // beyond the error of prices alone
+  bool late = false;    // the time was over before there was a result: it is the model as it came, and needs no verifying
   // Operators that run once the target's runtime has loaded the model, by the same count: what it fuses and computes then is done.
   std::map<std::string, std::size_t> before_at_load, after_at_load;
   // Nodes that the target refuses; absent for targets that take everything.

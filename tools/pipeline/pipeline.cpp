@@ -1,6 +1,7 @@
 #include "tools/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -42,7 +43,7 @@ std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
 }
 
 // What stays in the result although the target can't express it, and how much of it the model had.
-void tell_inexpressible(const Model& original, const Model& result, const Target& target, OptimizeReport& report) {
+void find_inexpressible(const Model& original, const Model& result, const Target& target, OptimizeReport& report) {
   if (!target.is_restricted()) return;
   if (const auto before = check_target(original, target); before.ok()) report.refused_before = before->size();
   const auto found = check_target(result, target);
@@ -64,7 +65,7 @@ std::set<std::string> values_of(const Graph& graph) {
 }
 
 // Single nodes and values, for those who look for one.
-void tell_details(const Model& original, const Model& result, const CostModel& cost, OptimizeReport& report) {
+void find_details(const Model& original, const Model& result, const CostModel& cost, OptimizeReport& report) {
   const auto sizes = numbers_of(report.assumed_sizes);
   if (auto nodes = node_costs(original, cost, sizes); nodes.ok()) report.nodes_before = *std::move(nodes);
   if (auto nodes = node_costs(result, cost, sizes); nodes.ok()) report.nodes_after = *std::move(nodes);
@@ -75,6 +76,17 @@ void tell_details(const Model& original, const Model& result, const CostModel& c
 }
 
 bool set(const std::atomic<bool>* flag) { return flag && *flag; }
+
+// What the report says of the result beside how it was made, so far as there is time.
+void tell_of_result(const Model& original, const Model& result, const Setup& setup, const PipelineOptions& options, const TimeGiven& time,
+                    OptimizeReport& report) try {
+  const StopSign sign{options.abort, time.told};
+  const StopScope scope(sign.set() ? &sign : nullptr);
+  find_inexpressible(original, result, setup.target, report);
+  if (options.details) find_details(original, result, *setup.cost, report);
+} catch (const Stopped&) {
+  if (!set(options.abort)) report.warnings.push_back("the time was over before all was known of the result; --time-limit gives more");
+}
 
 unsigned excluded_by(const std::string& assumption) {
   const Assumption* known = find_assumption(assumption);
@@ -150,6 +162,14 @@ void note_target(const Setup& setup, Model& result) {
   if (setup.target.release && !setup.rules.empty()) set_metadata(result, std::string(kKey), setup.target.name);
 }
 
+void give_time(const TimeGiven& time, VerifyOptions& check) {
+  constexpr double kLeast = 1;
+  if (time.verifying == kNoDeadline) return;
+  check.ends_in_time = true;
+  check.seconds = std::max(kLeast, std::round((time.verifying - steady_seconds()) * 10) / 10);
+  check.judges_until = time.judges;
+}
+
 void allow_for_rules(const OptimizeReport& report, VerifyOptions& check) {
   check.knows_assumptions = true;
   for (const OptimizeReport::Assumed& a : report.assumed) check.excluded |= excluded_by(a.assumption);
@@ -203,6 +223,29 @@ void tell_seconds(WholeReport& report) {
 
 }  // namespace
 
+namespace {
+
+// Both take the inputs of the original.
+VerifyReport verified(const Model& model, const PipelineResult& out, const std::vector<OptimizeResult::Sample>& samples, const Setup& setup,
+                      const PipelineOptions& options, const TimeGiven& time) {
+  VerifyOptions check = options.check;
+  allow_for_rules(out.report.optimize, check);
+  check.kernels_may_be_missing = !setup.target.cpu_kernels;
+  const auto& io = out.report.optimize.io_rank;
+  const auto verify_one = [&](const Model& one) {
+    give_time(time, check);
+    return verify_with_functions(model, io ? with_interface(one, *io, Interface::kOriginal) : one, setup.rules, check);
+  };
+  VerifyReport report = verify_one(out.model);
+  for (const OptimizeResult::Sample& sample : samples) {
+    if (report.status == VerifyStatus::kDifferent || set(options.abort)) break;
+    if (VerifyReport other = verify_one(sample.model); other.status == VerifyStatus::kDifferent) report = std::move(other);
+  }
+  return report;
+}
+
+}  // namespace
+
 PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options) {
   PipelineResult out;
   std::optional<IoRank> io;
@@ -218,6 +261,8 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   }
   std::optional<Measured> measured;
   OptimizeOptions how = options.optimize;
+  if (how.limits.began <= 0) how.limits.began = steady_seconds();
+  const TimeGiven time = time_given(how.limits);
   if (options.measure) measure_in(how, *options.measure, measured);
   absl::StatusOr<OptimizeResult> result = optimize(asked ? *asked : model, setup.rules, setup.target, *setup.cost, how);
   if (!result.ok()) {
@@ -236,27 +281,16 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   if (!out.unchanged) note_target(setup, out.model);
   out.report.optimize.io_rank = io;
   if (io) out.report.optimize.before = graph_stats(model);
-  tell_inexpressible(model, out.model, setup.target, out.report.optimize);
-  if (options.details) tell_details(model, out.model, *setup.cost, out.report.optimize);
+  tell_of_result(model, out.model, setup, options, time, out.report.optimize);
   tell_seconds(out.report);
   if (set(options.abort)) {
     out.failure = Failure{kExitInterrupted, "interrupted", "nothing was written"};
     return out;
   }
-  if (!options.verify) return out;
+  if (!options.verify || (out.report.optimize.late && !io)) return out;
   if (options.optimize.progress) options.optimize.progress("verify", nullptr);
   const double start = steady_seconds();
-  VerifyOptions check = options.check;
-  allow_for_rules(out.report.optimize, check);
-  check.kernels_may_be_missing = !setup.target.cpu_kernels;
-  const auto verified = [&](const Model& one) {
-    return verify_with_functions(model, io ? with_interface(one, *io, Interface::kOriginal) : one, setup.rules, check);
-  };
-  out.report.verify = verified(out.model);
-  for (const OptimizeResult::Sample& sample : result->samples) {
-    if (out.report.verify->status == VerifyStatus::kDifferent || set(options.abort)) break;
-    if (VerifyReport other = verified(sample.model); other.status == VerifyStatus::kDifferent) out.report.verify = std::move(other);
-  }
+  out.report.verify = verified(model, out, result->samples, setup, options, time);
   out.failure = judge(*out.report.verify, !options.check.inputs.empty());
   out.report.stage_seconds.emplace_back("verify", steady_seconds() - start);
   return out;
@@ -269,6 +303,8 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   std::optional<PipelineResult> failed;  // the first round
   std::string not_measured;
   const double start = steady_seconds();
+  if (options.optimize.limits.began <= 0) options.optimize.limits.began = start;
+  const double until = time_given(options.optimize.limits).judges;
   for (int round = 0;; ++round) {
     PipelineResult result = optimize_and_verify(model, setup, options);
     for (const OptimizeReport::LeftOut& out : left_out)
@@ -287,7 +323,8 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
       result.failure->advice = find_culprit(model, setup, options).message;
       return result;
     }
-    if (options.strict_verify || round == kMostLeftOut || steady_seconds() - start > options.check.seconds || set(options.abort))
+    const double now = steady_seconds();
+    if (options.strict_verify || round == kMostLeftOut || now - start > options.check.seconds || now > until || set(options.abort))
       return result;
     const auto next = blame(model, setup, options, result.report);
     if (!next || !leave_out(*next, setup.rules, options.optimize.left_out)) return result;

@@ -47,6 +47,8 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
 inline constexpr int kMostLeftOut = 5;
 // What assumptions leave to be drawn: inputs that break one would only show that it was made.
 void allow_for_rules(const OptimizeReport& report, VerifyOptions& check);
+// Verifying has what time is left, and a second at least.
+void give_time(const TimeGiven& time, VerifyOptions& check);
 // One round of it. Where options.optimize asks for samples, they are verified as well: the result differs if one of them does.
 PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options);
 

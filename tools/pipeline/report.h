@@ -20,7 +20,7 @@ inline constexpr int kReportSchema = 1;
 struct WholeReport {
   std::string input, output;
   OptimizeReport optimize;
-  std::optional<VerifyReport> verify;                         // absent: --no-verify
+  std::optional<VerifyReport> verify;                         // absent: --no-verify, or the model as it came
   std::vector<std::pair<std::string, double>> stage_seconds;  // in order of running
 };
 

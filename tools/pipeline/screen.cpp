@@ -21,6 +21,7 @@ std::string plural(std::size_t n, std::string_view what) { return fmt::format("{
 std::string_view without_domain(std::string_view op_type) { return op_type.substr(op_type.rfind('.') + 1); }
 
 std::string verdict(const WholeReport& report) {
+  if (!report.verify && report.optimize.late) return "as it came: nothing to verify";
   if (!report.verify) return "NOT VERIFIED: --no-verify was given";
   if (report.verify->status != VerifyStatus::kEqual) return fmt::format("NOT VERIFIED: {}", summary(*report.verify));
   return fmt::format("verified {}{}, {}, {}", judged_by(*report.verify), report.verify->around.empty() ? "" : ", in parts",

@@ -5,6 +5,7 @@
 #include "extract/target/border.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/model/function_index.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/pipeline/optimize.h"
 
@@ -25,7 +26,8 @@ class Checker {
     const auto lowered = lower(model, g, options);
     if (!lowered.ok()) return lowered.status();
     const Border border = Border::of_nodes(g, *lowered, target_);
-    for (const Source& s : lowered->sources) check_source(model, g, s, border);
+    const FunctionIndex functions(model.functions);
+    for (const Source& s : lowered->sources) check_source(model, functions, g, s, border);
     if (depth == kMaxDepth) return absl::OkStatus();
     for (const Node& node : model.graph.nodes)
       for (const Attribute& a : node.attributes) {
@@ -39,10 +41,10 @@ class Checker {
   std::vector<Inexpressible> found;
 
  private:
-  void check_source(const Model& model, const OnnxEGraph& g, const Source& s, const Border& border) {
+  void check_source(const Model& model, const FunctionIndex& functions, const OnnxEGraph& g, const Source& s, const Border& border) {
     if (!s.node || s.op == kNone) return;
     const Node& node = *s.node;
-    if (called_function(model, node)) return;
+    if (functions.called(node)) return;
     OpKey key = g.key(s.op);
     key.domain = node.domain;  // as written: the e-node may be of another operator (canonical form)
     key.op_type = node.op_type;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "onnx_bridge/model/function_index.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
@@ -59,7 +60,7 @@ class HalfWalk {
       reads_half = reads_half || (it->second.dtype && is_16_bit_float(*it->second.dtype));
     };
     for (const std::string& input : node.inputs) read(input);
-    bool has_body = called_function(model_, node) != nullptr;
+    bool has_body = functions_.called(node) != nullptr;
     for_each_body(node, [&](const Graph& body) {
       has_body = true;
       for (const std::string& name : captured_names(body)) read(name);
@@ -104,6 +105,7 @@ class HalfWalk {
   }
 
   const Model& model_;
+  const FunctionIndex functions_{model_.functions};
   std::map<std::string, Known> values_;
   std::map<std::string, DType> declared_;
   std::optional<bool> any_half_;

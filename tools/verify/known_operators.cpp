@@ -3,6 +3,7 @@
 #include <string>
 
 #include "fmt/format.h"
+#include "onnx_bridge/model/function_index.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
@@ -11,12 +12,12 @@ namespace saturate {
 namespace {
 
 // The first node with an operator of ai.onnx that no version of the standard has; null where there is none.
-const Node* unknown_operator(const Model& model, const Graph& graph) {
+const Node* unknown_operator(const FunctionIndex& functions, const Graph& graph) {
   for (const Node& node : graph.nodes) {
     const bool standard = node.domain.empty() || node.domain == "ai.onnx";
-    if (standard && !called_function(model, node) && schema_versions("", node.op_type).empty()) return &node;
+    if (standard && !functions.called(node) && schema_versions("", node.op_type).empty()) return &node;
     const Node* inside = nullptr;
-    for_each_body(node, [&](const Graph& body) { inside = inside ? inside : unknown_operator(model, body); });
+    for_each_body(node, [&](const Graph& body) { inside = inside ? inside : unknown_operator(functions, body); });
     if (inside) return inside;
   }
   return nullptr;
@@ -26,7 +27,7 @@ const Node* unknown_operator(const Model& model, const Graph& graph) {
 
 absl::Status check_operators(const Model& model) {
   if (model.opset("") > kNewestOpset) return absl::OkStatus();
-  const Node* node = unknown_operator(model, model.graph);
+  const Node* node = unknown_operator(FunctionIndex(model.functions), model.graph);
   if (!node) return absl::OkStatus();
   const std::string near = nearest(node->op_type, operator_names(""));
   return absl::InvalidArgumentError(

@@ -8,9 +8,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "egraph/stop.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"
+#include "onnx_bridge/model/function_index.h"
 #include "onnx_bridge/convert/node_text.h"
 #include "onnx_bridge/graph/model_edits.h"
 #include "onnx_bridge/graph/names.h"
@@ -30,11 +32,12 @@ absl::Status no_parts(const std::string& why) { return absl::UnimplementedError(
 // Looks for nodes without a kernel.
 class UnknownOperators {
  public:
-  explicit UnknownOperators(const Model& model) : model_(model) {}
+  explicit UnknownOperators(const Model& model) : functions_(model.functions) {}
 
+  bool is_call(const Node& node) const { return functions_.called(node) != nullptr; }
   // The node itself, or the first in its bodies or in functions that it calls; null: it can be run.
   const Node* in(const Node& node) {
-    if (const Function* f = called_function(model_, node)) return in_function(*f);
+    if (const Function* f = functions_.called(node)) return in_function(*f);
     if (!has_kernel(node.domain, node.op_type)) return &node;
     const Node* inside = nullptr;
     for_each_body(node, [&](const Graph& body) { inside = inside ? inside : among(body.nodes); });
@@ -54,7 +57,7 @@ class UnknownOperators {
     return found_[&f];
   }
 
-  const Model& model_;
+  const FunctionIndex functions_;
   std::map<const Function*, const Node*> found_;
 };
 
@@ -67,9 +70,10 @@ std::string with_name(const Node& node) {
 absl::StatusOr<Model> flattened(Model model) {
   erase_unread(model.graph, {});
   for (int calls = 0; calls < kMostCalls; ++calls) {
+    heed_stop();
     const auto& nodes = model.graph.nodes;
     UnknownOperators unknown(model);
-    const auto is_call = [&](const Node& n) { return called_function(model, n) && unknown.in(n); };
+    const auto is_call = [&](const Node& n) { return unknown.is_call(n) && unknown.in(n); };
     const auto call = std::find_if(nodes.begin(), nodes.end(), is_call);
     if (call == nodes.end()) break;
     std::optional<Model> inlined = with_call_inlined(model, static_cast<std::size_t>(call - nodes.begin()));
@@ -420,6 +424,7 @@ VerifyReport verify_in_parts(const Model& original, const Model& optimized, cons
     return whole;
   }
   VerifyOptions options = given;
+  if (options.ends_in_time) options.seconds = std::max(1.0, given.seconds - whole.seconds);
   for (Inputs& inputs : options.inputs) {
     absl::StatusOr<Inputs> all = inputs_of_parts(*parts, inputs, given.seed);
     if (!all.ok()) return whole;

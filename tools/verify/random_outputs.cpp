@@ -1,5 +1,6 @@
 #include <set>
 
+#include "onnx_bridge/model/function_index.h"
 #include "onnx_bridge/model/random_nodes.h"
 #include "tools/verify/verify.h"
 
@@ -11,7 +12,7 @@ bool is_random_operator(const Node& node) { return may_draw(node) && (training_i
 
 class RandomTaint {
  public:
-  explicit RandomTaint(const Model& model) : model_(model) {}
+  explicit RandomTaint(const Model& model) : by_name_(model.functions) {}
 
   // Names of values of the graph that depend on chance; `tainted` holds those it captures.
   std::set<std::string> graph(const Graph& graph, std::set<std::string> tainted) {
@@ -53,18 +54,16 @@ class RandomTaint {
     return !graph(body, {}).empty();
   }
   bool function_depends(const Node& node) {
-    for (const Function& f : model_.functions) {
-      if (f.name != node.op_type || f.domain != node.domain || f.overload != node.overload) continue;
-      if (const auto known = functions_.find(&f); known != functions_.end()) return known->second;
-      functions_[&f] = false;  // also stops a recursive definition
-      std::set<std::string> tainted;
-      nodes(f.nodes, {}, tainted);
-      return functions_[&f] = !tainted.empty();
-    }
-    return false;
+    const Function* f = by_name_.called(node);
+    if (f == nullptr) return false;
+    if (const auto known = functions_.find(f); known != functions_.end()) return known->second;
+    functions_[f] = false;  // also stops a recursive definition
+    std::set<std::string> tainted;
+    nodes(f->nodes, {}, tainted);
+    return functions_[f] = !tainted.empty();
   }
 
-  const Model& model_;
+  const FunctionIndex by_name_;
   std::map<const Function*, bool> functions_;
 };
 

@@ -589,13 +589,15 @@ VerifyReport verify_with_judges(const Model& original, const Model& optimized, c
   VerifyOptions here = options;
   here.judges.clear();
   here.keep_inputs = true;
+  VerifyOptions there = options;
+  there.judges_until = std::min(there.judges_until, steady_seconds() + options.seconds + kTimeOfJudges);
   VerifyReport report;
   report.status = VerifyStatus::kNotRun;
   if (options.here) report = verify(original, optimized, here);
   for (const std::shared_ptr<Judge>& judge : options.judges) {
     if (report.status == VerifyStatus::kDifferent || report.status == VerifyStatus::kCancelled) break;
     if (const absl::Status s = judge->ready(); s.ok())
-      ask_judge(*judge, original, optimized, options, report);
+      ask_judge(*judge, original, optimized, there, report);
     else
       report.no_judge = std::string(s.message());
   }
@@ -607,10 +609,21 @@ VerifyReport verify_with_judges(const Model& original, const Model& optimized, c
 
 VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options) {
   if (!options.judges.empty()) return verify_with_judges(original, optimized, options);
-  VerifyReport report = Verifier(original, optimized, options).run();
-  report.no_judge = options.no_judge;
-  const bool has_gaps = report.status == VerifyStatus::kUnsupported && !options.runtime;
-  return has_gaps ? verify_in_parts(original, optimized, options, std::move(report)) : report;
+  const StopSign sign{options.cancel, options.ends_in_time ? steady_seconds() + options.seconds : kNoDeadline};
+  const StopScope scope(sign.set() ? &sign : nullptr);
+  VerifyReport report;
+  try {
+    report = Verifier(original, optimized, options).run();
+    report.no_judge = options.no_judge;
+    const bool has_gaps = report.status == VerifyStatus::kUnsupported && !options.runtime;
+    return has_gaps ? verify_in_parts(original, optimized, options, std::move(report)) : report;
+  } catch (const Stopped&) {  // between runs, which tell themselves
+    const bool cancelled = options.cancel != nullptr && *options.cancel;
+    report = {};
+    report.status = cancelled ? VerifyStatus::kCancelled : VerifyStatus::kNotRun;
+    report.message = cancelled ? "interrupted" : fmt::format("no case was compared within {:.6g} s; --time-limit gives more", options.seconds);
+    return report;
+  }
 }
 
 }  // namespace saturate

@@ -12,6 +12,7 @@
 
 #include "onnx_bridge/model/model.h"
 #include "rules/language/assumptions.h"
+#include "egraph/stop.h"
 #include "tools/verify/compare.h"
 #include "tools/verify/draw_inputs.h"
 #include "tools/verify/other_runtime.h"
@@ -42,6 +43,8 @@ struct GivenCase {
   CaseKind kind = CaseKind::kGiven;
 };
 
+inline constexpr double kTimeOfJudges = 2;
+
 struct VerifyOptions {
   Tolerances tolerances;
   int steps = 0;                                                                // given by the user: quantized values may differ by so many
@@ -55,7 +58,8 @@ struct VerifyOptions {
   unsigned excluded = kExcludesNothing;       // by assumptions that were made, flags of Excluded: not drawn, or no difference where met
   bool knows_assumptions = false;             // `excluded` is all that was assumed: what lies outside of conventions is drawn, too
   double seconds = 60;                        // after so long no new case is begun, and the one that runs is given up
-  bool ends_in_time = false;                  // `seconds` bound the first case and each judge, too: the user gave them
+  bool ends_in_time = false;                  // `seconds` bound the first case, too, and the judges have little more: the user gave them
+  double judges_until = kNoDeadline;          // of steady_seconds(), where it ends in time; kNoDeadline: kTimeOfJudges after `seconds`
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
   // Runs the models instead of our runtime. It keeps to no bounds of memory, so there are no cases beyond the usual but long ones.
