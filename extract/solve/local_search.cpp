@@ -231,8 +231,8 @@ void LocalSearch::complete() {
   }
 }
 
-// As rank(), where few classes changed: what is newly selected under one of them has its place. No child is placed after its parent, which is
-// all that makes_cycle() asks; where that would be so, all are ranked anew. Thousands of changes would else take the square of that.
+// As rank(), where few classes changed: what is newly selected under one of them has its place. No child is placed after its parent, which
+// is all that makes_cycle() asks; where that would be so, all are ranked anew. Thousands of changes would else take the square of that.
 void LocalSearch::settle(std::vector<Move> moved) {
   for (const auto& [c, before] : moved) {
     const auto gone = p_.children_of(before);

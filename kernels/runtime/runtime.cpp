@@ -123,7 +123,7 @@ struct Session::Impl {
   std::shared_ptr<Plan> plan;
   std::vector<Function> functions;  // keeps the bodies' subgraphs alive
   FunctionIndex functions_by_name;
-  std::size_t texts = 0;            // bytes of what the file says beside graphs and tensors
+  std::size_t texts = 0;  // bytes of what the file says beside graphs and tensors
   SessionOptions options;
   std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>(true, options.keep_results);
   mutable Team team;

@@ -63,6 +63,14 @@ def equal_inputs(n):
     return model([helper.make_node("Sigmoid", ["x"], [f"r{k}"]) for k in range(n)] + [helper.make_node("Sum", [f"r{k}" for k in range(n)], ["y"])], [value("x")], [value("y")])
 
 
+def functions(n):
+    """Each called once."""
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    made = [helper.make_function("own", f"F{k}", ["a"], ["b"], [helper.make_node("Erf", ["a"], ["m"]), helper.make_node("Add", ["m", "a"], ["b"])], imports[:1]) for k in range(n)]
+    nodes = [helper.make_node(f"F{k}", [f"v{k}"], [f"v{k + 1}"], domain="own") for k in range(n)]
+    return helper.make_model(helper.make_graph(nodes, "g", [value("v0")], [value(f"v{n}")]), opset_imports=imports, ir_version=8, functions=made)
+
+
 def inputs_with_defaults(n):
     made = many_inputs(n)
     made.graph.initializer.extend(helper.make_tensor(f"i{k}", F32, [2], [k, k + 1]) for k in range(n))
@@ -88,6 +96,7 @@ CASES = {
     "equal outputs": (equal_outputs, 10_000),
     "equal inputs": (equal_inputs, 10_000),
     "inputs with defaults": (inputs_with_defaults, 5_000),
+    "functions": (functions, 2_500),
     "max": (one_node("Max", lambda n: 1), 6_000),
 }
 

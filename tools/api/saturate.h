@@ -220,8 +220,9 @@ struct Options {
   std::size_t iterations = 30;
   std::optional<std::size_t> node_limit = {};    // e-nodes that rules may make; nullopt: 60 for each of the model's, 10,000 to 1,000,000
   std::optional<std::size_t> memory_limit = {};  // bytes of the e-graph
-  // Seconds of rewriting, and again of verifying; nullopt: 60. Where it is given, lowering, rewriting, extraction and emitting together
-  // take twice as long at most, verification as long, and each judge as long. Where it is hit the result depends on the machine.
+  // Seconds of rewriting, and again of verifying; nullopt: 60. Where it is given, of the whole run: until half of them are over of
+  // rewriting, until three quarters of all stages, then of verifying, and 2 more of judges. Where it is hit the result depends on the
+  // machine.
   std::optional<double> time_limit = {};
   std::optional<std::size_t> max_memory = {};  // bytes that the tensors of one run, or of what is folded, may take; nullopt: 4 GB, 256 MB
   int threads = 1;                             // 0: all cores

@@ -154,9 +154,9 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
       ->check(whole_in(1, std::int64_t{1} << 40), "")
       ->group(budgets);
   app->add_option("--time-limit", args.limits.seconds,
-                  "seconds of rewriting, and again of verifying (default 60); where it is given, all stages before verifying take twice as "
-                  "long at most, and each judge as long; a safety net: where "
-                  "it is hit the result depends on the machine")
+                  "seconds of rewriting, and again of verifying (default 60); where it is given, seconds of the whole run: half of them of "
+                  "rewriting, the last quarter of verifying, and 2 more of judges; a safety net: where it is hit the result depends on the "
+                  "machine")
       ->type_name("S")
       ->group(budgets);
 }

@@ -621,7 +621,8 @@ VerifyReport verify(const Model& original, const Model& optimized, const VerifyO
     const bool cancelled = options.cancel != nullptr && *options.cancel;
     report = {};
     report.status = cancelled ? VerifyStatus::kCancelled : VerifyStatus::kNotRun;
-    report.message = cancelled ? "interrupted" : fmt::format("no case was compared within {:.6g} s; --time-limit gives more", options.seconds);
+    report.message =
+        cancelled ? "interrupted" : fmt::format("no case was compared within {:.6g} s; --time-limit gives more", options.seconds);
     return report;
   }
 }

@@ -74,7 +74,7 @@ OPTIONS: tuple[Option, ...] = (
         ("measure", "Seconds for which graphs and the original are timed in ONNX Runtime; the fastest is taken (not measured)."),
         ("memory_slack", "How much dearer the result may be for a lower peak of memory, as a share (0)."),
         ("max_growth", "How many times the model's weights the result's may take, 1.1 for a tenth more (any)."),
-        ("time_limit", "Seconds of rewriting, and again of verifying, a safety net (60); where it is given, it bounds the other stages, too."),
+        ("time_limit", "Seconds of rewriting, and again of verifying, a safety net (60); where it is given, of the whole run, half of them of rewriting."),
     ),
     Option("rtol", "--check-rtol", "number", "Relative tolerance of the verification (by type)."),
     Option("atol", "--check-atol", "number", "Absolute tolerance of the verification (0)."),

@@ -84,8 +84,8 @@ class Options(TypedDict, total=False):
     memory_limit: int
     """Bytes of the e-graph (no limit)."""
     time_limit: float
-    """Seconds of rewriting, and again of verifying (60), and where it is given of each other stage: a safety net; where it is hit the result
-    depends on the machine."""
+    """Seconds of rewriting, and again of verifying (60); where it is given, of the whole run, half of them of rewriting: a safety net; where
+    it is hit the result depends on the machine."""
     max_memory: int
     """Bytes that the tensors of one run, or of what is folded, may take together (4 GB for a run, 256 MB or four times the weights for
     folding)."""
