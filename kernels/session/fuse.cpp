@@ -152,6 +152,7 @@ class ElementFuser {
   }
 
   bool absorb_one(Group& group) {
+    if (group.operations.size() > kMostInstructions) return false;  // a Sum of thousands
     for (const std::string& name : inputs_of(group)) {
       const auto it = groups_.find(name);
       if (it == groups_.end() || node_reads(group, name) != g_.uses(name)) continue;

@@ -85,6 +85,30 @@ def processor_time(path, output):
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
+@pytest.mark.skipif(SANITIZED, reason="measures what is shipped")
+@pytest.mark.parametrize("words", [["diff", "m.onnx", "m.onnx"], ["run", "m.onnx", "--random"]])
+def test_sums_of_thousands(tmp_path, words):
+    """Each input was paired with each other by diff (21 GB of 50,000), and counted again for each other one by what makes a session."""
+    (tmp_path / "m.onnx").write_bytes(readers_of_one(10_000).SerializeToString())
+    done = run(*words, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("change", [False, True])
+@pytest.mark.parametrize("domain", ["", "own"])
+def test_diff_of_sums_of_three(tmp_path, domain, change):
+    """With an operator that nothing runs there is no evidence, and places beyond the second input were looked up in front of the first."""
+    for name, order in (("a.onnx", "pqr"), ("b.onnx", "rpq")):
+        nodes = [helper.make_node(op, ["x"], [out]) for op, out in (("Relu", "p"), ("Tanh", "q"), ("Elu" if change and name == "b.onnx" else "Sigmoid", "r"))]
+        nodes += [helper.make_node("Sum", list(order), ["s"]), helper.make_node("Own" if domain else "Neg", ["s"], ["y"], domain=domain)]
+        made = model(nodes, [value("x")], [value("y")])
+        made.opset_import.append(helper.make_opsetid("own", 1))
+        (tmp_path / name).write_bytes(made.SerializeToString())
+    done = run("diff", "a.onnx", "b.onnx", cwd=tmp_path)
+    assert done.returncode in (0, 1, 3), done.stderr
+    assert ("no difference" in done.stdout) == (not change) and (not change or "Elu" in done.stdout), done.stdout
+
+
 CASES = {
     "inputs": (many_inputs, 2_500),
     "chain": (chain, 5_000),

@@ -4,6 +4,7 @@
 #include <deque>
 #include <numeric>
 #include <set>
+#include <unordered_set>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -176,13 +177,34 @@ void Matching::match_backwards(const Evidence& evidence) {
       });
     };
     std::set<std::pair<std::uint32_t, std::uint32_t>> pairs;
+    // Of an operator with more than two inputs, in any order: those that have no partner yet, where they are few.
+    const auto propose_left = [&](const Made& a, const Made& b) {
+      std::vector<std::uint32_t> left[2];
+      std::unordered_set<std::uint32_t> there[2];
+      for (const std::uint32_t v : a.children) there[0].insert(find(v));
+      for (const std::uint32_t v : b.children) there[1].insert(find(v));
+      for (const std::uint32_t v : a.children)
+        if (!there[1].contains(find(v))) left[0].push_back(v);
+      for (const std::uint32_t v : b.children)
+        if (!there[0].contains(find(v))) left[1].push_back(v);
+      const bool few = left[0].size() * left[1].size() <= kMostOfAKind * kMostOfAKind;
+      if (!few && left[0].size() != left[1].size()) return;
+      for (std::size_t i = 0; i < left[0].size(); ++i)
+        for (std::size_t j = few ? 0 : i; j < (few ? left[1].size() : i + 1); ++j)
+          if (evidence.ran() || left[0].size() * left[1].size() == 1) pairs.emplace(left[0][i], left[1][j]);
+    };
     const auto propose = [&](const Made& a, const Made& b) {
       const std::vector<std::uint32_t>&x = a.children, &y = b.children;
       const bool known = !a.commutative || evidence.ran();
+      if (a.commutative && x.size() != 2) return propose_left(a, b);
+      if (!a.commutative) {
+        for (std::size_t i = 0; i < x.size(); ++i) pairs.emplace(x[i], y[i]);
+        return;
+      }
       for (std::size_t i = 0; i < x.size(); ++i)
         for (std::size_t j = 0; j < x.size(); ++j) {
           if (!known && (find(x[1 - i]) == find(y[1 - j]) || (alike(x[i], y[j]) && !alike(x[i], y[1 - j])))) pairs.emplace(x[i], y[j]);
-          if (known && (i == j || a.commutative)) pairs.emplace(x[i], y[j]);
+          if (known) pairs.emplace(x[i], y[j]);
         }
     };
     for (const auto& [c, first] : makers[0])
