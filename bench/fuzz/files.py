@@ -54,10 +54,12 @@ VERBS = {
     "cost": (("cost gather IN -o out.jsonl --seconds 0.001", "cost gather IN -o out.jsonl --seconds 0.001 --graphs"), (0, 1, 5)),
     "generate": ((f"generate IN --prompt-ids 1,2,3 --max-new-tokens 4 {BOUNDS}", f"generate IN --prompt-ids 1,2,3,4 --max-new-tokens 2 {BOUNDS} --top-k 3"), (0, 1, 2, 5)),
     "slm": ((f"slm IN -o out.onnx {BOUNDS}", f"slm IN -o out.onnx {BOUNDS} --max-context 16 --dtype fp16", f"slm IN -o out.onnx {BOUNDS} --cache buffer --max-context 16"), (0, 1, 2, 3, 5)),
+    "prove": ((f"prove IN IN {BOUNDS}", f"prove IN IN --node-limit 2000 {BOUNDS}"), (0, 1, 3, 5)),
+    "reduce": (("reduce IN -o out.onnx --because 'exit 5' --time-limit 4 --trial-limit 2", "reduce IN -o out.onnx --because 'no Attention' --time-limit 4 --trial-limit 2"), (0, 1, 2, 6)),
     "kv_cache": ((f"transform IN -o out.onnx --pass kv_cache {BOUNDS}",), (0, 1, 2, 3, 5)),
 }
 SILENT = {("targets", 1)}  # a node that the target lacks is no error
-OF_GRAPHS = ("optimize", "optimize", "optimize", "run", "bench", "inspect", "explain", "transform", "transform", "diff", "verify", "targets", "extract", "cost")
+OF_GRAPHS = ("optimize", "optimize", "optimize", "run", "bench", "inspect", "explain", "transform", "transform", "diff", "verify", "targets", "extract", "cost", "prove", "reduce")
 OF_DECODERS = ("generate", "slm", "kv_cache", "optimize", "generate", "slm")
 CHANGES_OF_ONE = 16  # as long as cases follow one another they change the same file
 SIZES = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 2**16, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1)

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "egraph/stop.h"
 #include "kernels/conv/conv.h"
 #include "kernels/elementwise/elementwise.h"
 
@@ -35,6 +36,12 @@ void for_each_plane(const KernelContext& ctx, const Tensor& x, F f) {
   });
 }
 
+// A window may have 2 ** 62 places, all but few of them beside the input.
+void heed_stop_at(std::int64_t k) {
+  constexpr std::int64_t kSeldom = 1024;
+  if (k % kSeldom == kSeldom - 1) heed_stop();
+}
+
 // Elements counted by count_include_pad = 1: those of the window that lie within the input and its padding (not beyond, as in ceil mode).
 std::vector<double> padded_counts(const Window& w) {
   std::vector<double> counts(static_cast<std::size_t>(w.output_size()), 1.0);
@@ -44,7 +51,10 @@ std::vector<double> padded_counts(const Window& w) {
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const std::int64_t o = static_cast<std::int64_t>(i) / inner % w.output[d], start = o * w.strides[d] - w.pad_begin[d];
       std::int64_t n = 0;
-      for (std::int64_t k = 0; k < w.kernel[d]; ++k) n += start + k * w.dilations[d] < w.input[d] + w.pad_end[d] ? 1 : 0;
+      for (std::int64_t k = 0; k < w.kernel[d]; ++k) {
+        heed_stop_at(k);
+        n += start + k * w.dilations[d] < w.input[d] + w.pad_end[d] ? 1 : 0;
+      }
       counts[i] *= static_cast<double>(n);
     }
   }
@@ -63,6 +73,7 @@ Outputs average_pool(KernelContext& ctx) {
   std::vector<double> counts = include_pad ? padded_counts(*w) : std::vector<double>(static_cast<std::size_t>(out), 0.0);
   if (!include_pad) {
     for (std::int64_t k = 0; k < kernel; ++k) {
+      heed_stop_at(k);
       for_each_window_run(*w, k, [&](std::int64_t to, std::int64_t n, std::int64_t, std::int64_t) {
         for (std::int64_t i = 0; i < n; ++i) counts[static_cast<std::size_t>(to + i)] += 1;
       });
@@ -73,6 +84,7 @@ Outputs average_pool(KernelContext& ctx) {
       std::vector<double> sums(static_cast<std::size_t>(out), 0.0);
       const T* from = x.data<T>() + p * in;
       for (std::int64_t k = 0; k < kernel; ++k) {
+        heed_stop_at(k);
         for_each_window_run(*w, k, [&](std::int64_t to, std::int64_t n, std::int64_t at, std::int64_t step) {
           for (std::int64_t i = 0; i < n; ++i) sums[static_cast<std::size_t>(to + i)] += static_cast<double>(from[at + i * step]);
         });
@@ -133,6 +145,7 @@ void max_plane(const Window& w, std::int64_t plane, bool column_major, const T* 
                       is_float_v<T> ? static_cast<C>(-std::numeric_limits<float>::infinity()) : std::numeric_limits<C>::lowest());
   std::vector<std::int64_t> where(indices == nullptr ? 0 : static_cast<std::size_t>(out), -1);
   for (std::int64_t k = 0; k < w.kernel_size(); ++k) {
+    heed_stop_at(k);
     for_each_window_run(w, k, [&](std::int64_t first, std::int64_t n, std::int64_t at, std::int64_t step) {
       for (std::int64_t i = 0; i < n; ++i) {
         const auto o = static_cast<std::size_t>(first + i);
