@@ -112,6 +112,7 @@ Outputs lp_pool(KernelContext& ctx) {
       std::vector<double> sums(static_cast<std::size_t>(out), 0.0);
       const T* from = x.data<T>() + plane * in;
       for (std::int64_t k = 0; k < w->kernel_size(); ++k) {
+        heed_stop_at(k);
         for_each_window_run(*w, k, [&](std::int64_t to, std::int64_t n, std::int64_t at, std::int64_t step) {
           for (std::int64_t i = 0; i < n; ++i)
             sums[static_cast<std::size_t>(to + i)] += std::pow(std::fabs(static_cast<double>(from[at + i * step])), p);
