@@ -34,6 +34,7 @@ enum Excluded : unsigned {
 
 struct Assumption {
   std::string_view name;
+  std::string_view brief;  // in two or three words
   AssumptionClass kind;
   std::string_view what;     // what is taken for granted
   std::string_view example;  // what goes wrong where it does not hold

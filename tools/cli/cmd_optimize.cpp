@@ -19,6 +19,7 @@
 #include "tools/cli/repro.h"
 #include "tools/cli/run_facts.h"
 #include "tools/diff/diff.h"
+#include "tools/explain/kinds.h"
 #include "tools/explain/not_fused.h"
 #include "tools/io/files.h"
 #include "tools/io/table.h"
@@ -122,6 +123,7 @@ struct Around {
   std::optional<TransformReport> told_before, told_after;
   std::optional<ModelDiff> diff;
   std::vector<NotFused> not_fused;  // of --report and --json
+  std::vector<Unfused> unfused;     // of the screen
 };
 
 nlohmann::json to_json(const OptimizeArgs& args, const Target& target, const WholeReport& report, const Around& around) {
@@ -302,7 +304,7 @@ absl::StatusOr<Around> passes_around(const OptimizeArgs& args) {
   absl::StatusOr<std::vector<PassCall>> before = load_passes(args.before), after = load_passes(args.after);
   if (!before.ok()) return before.status();
   if (!after.ok()) return after.status();
-  return Around{*std::move(before), *std::move(after), {}, {}, {}, {}};
+  return Around{*std::move(before), *std::move(after), {}, {}, {}, {}, {}};
 }
 
 // The model that the passes make of this one, or how that failed.
@@ -343,6 +345,7 @@ RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, Progress& progress
   if (!args.stop_after.empty() && !result.failure) return {};
   for (auto& [stage, seconds] : result.report.stage_seconds) report.stage_seconds.emplace_back(stage, seconds);
   report.optimize = std::move(result.report.optimize);
+  report.unfused = std::move(run.around.unfused);
   report.verify = std::move(result.report.verify);
   if (result.failure) {
     RunEnd end = failed(result.failure->code, args.input, result.failure->message, result.failure->advice);
@@ -406,7 +409,12 @@ int optimize_one(const OptimizeArgs& given) {
 
   absl::StatusOr<PipelineOptions> options = pipeline_options(args, *model, progress, *dumps);
   if (!options.ok()) return fail(options.status(), "", "");
-  if (options->details) options->optimize.observe = [&](const FinishedRun& run) { see_not_fused(run, *setup, around->not_fused); };
+  if (options->details || !args.common.quiet())
+    options->optimize.observe = [&, optimize = options->optimize](const FinishedRun& run) {
+      if (!args.common.quiet() && !args.common.json) see_unfused(run, *setup, optimize, around->unfused);
+      if (!args.report.empty() || args.common.json) see_not_fused(run, *setup, around->not_fused);
+    };
+  options->optimize.glances = !options->details;
   LoadedRun run{*model, *setup, *std::move(options), *dumps, *around, std::move(report), pipe ? &*pipe : nullptr};
   return (args.save_repro.empty() ? run_and_write : run_with_repro)(args, std::move(run), progress).code;
 }

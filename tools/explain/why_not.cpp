@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <map>
 #include <set>
 
@@ -12,6 +11,8 @@
 #include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/compile/near_miss.h"
+#include "tools/explain/closure.h"
+#include "tools/explain/place_tests.h"
 #include "tools/explain/quantization.h"
 #include "tools/pipeline/fused.h"
 #include "tools/pipeline/graph_stats.h"
@@ -26,62 +27,16 @@ constexpr std::size_t kMaxClassesUp = 400;
 constexpr std::size_t kMaxMisses = 3, kMaxPlaces = 20, kMaxPriced = 4;
 constexpr std::size_t kMaxBrief = 32;  // places of an operator that were not fused
 
-std::string full_name(const std::string& domain, const std::string& op_type) {
-  return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type);
-}
-
-// "Attention" means ai.onnx's and com.microsoft's.
-bool is_op(const std::string& op_type, const std::string& asked) { return op_type == asked || op_type.ends_with("." + asked); }
-
 std::string_view family_of(const std::string& op_type) {
   const std::string_view family = fused_family(op_type);
   return family == "other fused" ? "" : family;
 }
 
-// The operators that the rules for one operator pass through: internal ones, and how many rules away they are.
-class Closure {
- public:
-  Closure(const RuleSet& rules, const std::string& op) {
-    std::deque<std::pair<std::string, int>> todo{{op, 0}};
-    std::set<std::string> seen{op};
-    while (!todo.empty()) {
-      const auto [target, distance] = todo.front();
-      todo.pop_front();
-      for (const Rule& rule : rules.rules()) {
-        if (makes(rule.right, target)) add(rule.name, rule.left, distance, seen, todo);
-        if (rule.both_ways && makes(rule.left, target)) add(back_of(rule.name), rule.right, distance, seen, todo);
-      }
-    }
-  }
-  std::optional<int> distance(const std::string& rule) const {
-    const auto it = distance_.find(rule);
-    return it == distance_.end() ? std::nullopt : std::optional(it->second);
-  }
-  const std::set<std::string>& roots() const { return roots_; }  // last operators of the rules that make it directly
-
- private:
-  static bool makes(const std::vector<RuleNode>& side, const std::string& op) {
-    return std::any_of(side.begin(), side.end(), [&](const RuleNode& n) { return is_op(full_name(n.domain, n.op_type), op); });
-  }
-
-  void add(const std::string& rule, const std::vector<RuleNode>& left, int distance, std::set<std::string>& seen,
-           std::deque<std::pair<std::string, int>>& todo) {
-    if (!distance_.try_emplace(rule, distance).second) return;
-    if (distance == 0 && !left.empty()) roots_.insert(left.back().op_type);
-    for (const RuleNode& n : left) {
-      const std::string name = full_name(n.domain, n.op_type);
-      if ((n.domain == "saturate" || !family_of(name).empty()) && seen.insert(name).second) todo.emplace_back(name, distance + 1);
-    }
-  }
-
-  std::map<std::string, int> distance_;
-  std::set<std::string> roots_;
-};
-
 class PlaceExplainer {
  public:
   PlaceExplainer(const FinishedRun& run, const Setup& setup, const WhyQuery& query, WhyReport& report)
-      : run_(run), g_(run.g), e_(run.g.egraph()), setup_(setup), model_(*run.lowered.model), query_(query), report_(report) {
+      : run_(run), g_(run.g), e_(run.g.egraph()), setup_(setup), model_(*run.lowered.model), query_(query), report_(report),
+        tests_(model_.graph) {
     for (const auto& [id, names] : run.lowered.names)
       if (!names.empty()) names_.try_emplace(e_.find(id), names.front());
     for (const auto& [name, id] : run.lowered.values) names_.try_emplace(e_.find(id), name);
@@ -129,8 +84,8 @@ class PlaceExplainer {
   // ---- --op
 
   void ask_op() {
-    const Closure closure(setup_.rules, query_.op);
-    const std::string_view family = family_of(query_.op).empty() ? family_of("com.microsoft." + query_.op) : family_of(query_.op);
+    const Closure closure = query_.glance ? Closure() : Closure(setup_.rules, query_.op);
+    const std::string_view family = family_ = family_of(query_.op).empty() ? family_of("com.microsoft." + query_.op) : family_of(query_.op);
     const auto [what, anchors] = anchors_of(family, closure);
     report_.anchors = what;
     for (const auto& [value, op_type] : anchors) anchors_.insert(e_.find(run_.lowered.values.at(value)));
@@ -155,13 +110,13 @@ class PlaceExplainer {
   using Anchors = std::vector<std::pair<std::string, std::string>>;  // value, operator
 
   std::pair<std::string, Anchors> anchors_of(std::string_view family, const Closure& closure) const {
-    if (family == "attention") return {"Softmax", nodes_of({"Softmax", "LogSoftmax"}, nullptr)};
+    if (family == "attention") return {"Softmax", nodes_of({"Softmax", "LogSoftmax"}, &PlaceExplainer::is_attention)};
     if (family == "normalization")
       return {"mean of squares, or a normalization",
               nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"},
                        &PlaceExplainer::not_a_plain_mean)};
-    if (family == "GELU") return {"Erf, Tanh or Gelu", nodes_of({"Erf", "Tanh", "Gelu"}, nullptr)};
-    if (family == "SiLU") return {"Sigmoid", nodes_of({"Sigmoid", "HardSigmoid"}, nullptr)};
+    if (family == "GELU") return {"Erf, Tanh or Gelu", nodes_of({"Erf", "Tanh", "Gelu"}, &PlaceExplainer::is_activation)};
+    if (family == "SiLU") return {"Sigmoid", nodes_of({"Sigmoid", "HardSigmoid"}, &PlaceExplainer::is_activation)};
     if (family == "rotary embedding")
       return {"Concat with a negated half or of rotated halves", nodes_of({"Concat"}, &PlaceExplainer::joins_rotated)};
     std::set<std::string> roots = that_become(query_.op);
@@ -173,10 +128,21 @@ class PlaceExplainer {
     Anchors anchors;
     for (const Node& n : model_.graph.nodes)
       if (!n.outputs.empty() && run_.lowered.values.contains(n.outputs[0]))
-        if (is_op(full_name(n.domain, n.op_type), query_.op) || (ops.contains(n.op_type) && (!test || (this->*test)(n))))
+        if (is_wanted(full_name(n.domain, n.op_type)) || (ops.contains(n.op_type) && (!test || (this->*test)(n))))
           anchors.emplace_back(n.outputs[0], full_name(n.domain, n.op_type));
     return anchors;
   }
+
+  // QuickGelu is SiLU, too, with another alpha or none.
+  static bool is_of_family(const std::string& op, std::string_view family) {
+    return !family.empty() && (family_of(op) == family || (family == "SiLU" && op == "com.microsoft.QuickGelu"));
+  }
+
+  // The operator that was asked for, or one of its family.
+  bool is_wanted(const std::string& op) const { return is_op(op, query_.op) || (query_.family && is_of_family(op, family_)); }
+
+  bool is_attention(const Node& node) const { return tests_.attends(node); }
+  bool is_activation(const Node& node) const { return tests_.activates(node); }
 
   bool not_a_plain_mean(const Node& node) const {
     if (node.op_type != "ReduceMean") return true;
@@ -263,9 +229,9 @@ class PlaceExplainer {
   }
 
   void explain_place(WhyPlace& place, Id anchor, std::string_view family, const Closure& closure) const {
-    const bool given = is_op(place.op_type, query_.op) || that_become(query_.op).contains(place.op_type);
+    const bool given = is_wanted(place.op_type) || that_become(query_.op).contains(place.op_type);
     const NodeId stays = selected(anchor);
-    if (given && stays != kNone && is_op(op_of(stays), query_.op)) {
+    if (given && stays != kNone && is_wanted(op_of(stays))) {
       place.status = WhyPlace::Status::kGiven;
       return;
     }
@@ -289,7 +255,7 @@ class PlaceExplainer {
       place.status = WhyPlace::Status::kGiven;
       return;
     }
-    if (not_chosen_above(place, classes)) return;
+    if (not_chosen_above(place, classes) || query_.glance) return;
     place.nearest = nearest(classes, place.op_type, closure);
     if (place.nearest.empty()) place.reason = used_otherwise(place, anchor, closure);
   }
@@ -322,12 +288,12 @@ class PlaceExplainer {
   bool fused_above(WhyPlace& place, const std::vector<Id>& classes, std::string_view family) const {
     for (const bool asked : {true, false})
       for (Id id : classes) {
-        const auto is_it = [&](NodeId n) { return asked ? is_op(op_of(n), query_.op) : !family.empty() && family_of(op_of(n)) == family; };
+        const auto is_it = [&](NodeId n) { return asked ? is_op(op_of(n), query_.op) : is_of_family(op_of(n), family); };
         const NodeId node = selected_below(id, is_it);
         if (node == kNone) continue;
         const std::string op = op_of(node);
         place.rules = chain(node);
-        if (!asked && place.rules.empty()) continue;  // the model's own
+        if (!asked && e_.made_by(node) == kNone) continue;  // the model's own
         place.status = WhyPlace::Status::kFused;
         place.fused = op;
         return true;
@@ -347,35 +313,46 @@ class PlaceExplainer {
     std::size_t priced = 0;
     for (Id id : classes)
       for (const auto& [of_class, n] : operators(id)) {
-        if (!is_op(op_of(n), query_.op)) continue;
+        if (!is_wanted(op_of(n))) continue;
         WhyPlace candidate = place;
         candidate.status = WhyPlace::Status::kNotChosen;
         candidate.fused = op_of(n);
         candidate.cost = candidate.pinned_cost = 0;
         candidate.reason = why_not_chosen(candidate, id, of_class, n);
         priced += candidate.cost > 0;
-        const bool better = candidate.pinned_cost > 0 && (place.pinned_cost == 0 || candidate.pinned_cost < place.pinned_cost);
+        const bool cheaper = candidate.pinned_cost > 0 && (place.pinned_cost == 0 || candidate.pinned_cost < place.pinned_cost);
+        const bool better = query_.brief ? rank_of(candidate) > rank_of(place) : cheaper;
         if (place.status != WhyPlace::Status::kNotChosen || better) {
           candidate.rules = chain(n);
           place = std::move(candidate);
         }
-        if (query_.brief || priced == kMaxPriced) return true;
+        if ((query_.brief && !query_.family) || priced == kMaxPriced) return true;
       }
     return place.status == WhyPlace::Status::kNotChosen;
+  }
+
+  // Of what may be taken, might be in another opset, and may not: which says most to the user.
+  static int rank_of(const WhyPlace& place) {
+    using Because = WhyPlace::Because;
+    return place.because == Because::kDearer ? 3 : place.because == Because::kOpset ? 2 : place.because == Because::kTarget ? 1 : 0;
   }
 
   std::string why_not_chosen(WhyPlace& place, Id id, NodeId of_class, NodeId node) const {
     const ENode n = e_.node(node);
     std::string why;
     const OpKey& key = g_.key(n.op);
-    if (key.domain.empty() && !find_schema("", key.op_type, run_.extract_options.opset_limit))
-      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}",
-                         schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
+    place.because = WhyPlace::Because::kOpset;
+    if (key.domain.empty() && !find_schema("", key.op_type, run_.extract_options.opset_limit)) {
+      place.opset = schema_versions("", key.op_type).front()->since_version;
+      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}", place.opset, run_.extract_options.opset_limit);
+    }
+    place.because = WhyPlace::Because::kTarget;
     OpSite site = site_of(g_, n, id);
     site.highest_opset = run_.extract_options.opset_limit;
     if (!setup_.target.allows(site, &why)) return why;
     if (query_.brief) {
       const auto missing = missing_operand(n);
+      if (!missing) place.because = WhyPlace::Because::kDearer;
       return missing ? *missing : fmt::format("the extractor preferred {}", instead_of(id));
     }
     ExtractOptions options = run_.extract_options;
@@ -387,6 +364,7 @@ class PlaceExplainer {
     if (std::isinf(*pinned))
       return missing_operand(n).value_or("nothing that the target can run has it: what it needs cannot be chosen with it");
     place.pinned_cost = *pinned;
+    place.because = WhyPlace::Because::kDearer;
     const double more = *pinned - run_.selection.cost;
     return fmt::format("the extractor preferred {}: with {} the result is predicted to cost {} {} ({:.2g} % of all; {})", instead_of(id),
                        key.op_type, cost_text(std::abs(more), setup_.cost->unit()), more < 0 ? "less" : "more",
@@ -532,6 +510,8 @@ class PlaceExplainer {
   const Model& model_;
   const WhyQuery& query_;
   WhyReport& report_;
+  const PlaceTests tests_;
+  std::string_view family_;  // of the operator that was asked for
   std::map<Id, std::string> names_;
   std::set<Id> needed_;   // classes from which an output is computed
   std::set<Id> anchors_;  // of --op

@@ -1,6 +1,7 @@
 // Why an operator was fused, or was not: for every place where it might have been, the chain of rules, the price, or the nearest miss.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct WhyQuery {
   std::string rule;    // or a rule
   std::string value;   // or a value of the model
   bool brief = false;  // no alternative is priced, which is an extraction of its own, and not all places are looked at
+  bool family = false;  // of `op`: any operator of its family will do
+  bool glance = false;  // brief, and of places where nothing was found no rule is sought that comes near
 };
 
 struct WhyMiss {
@@ -35,6 +38,7 @@ struct WhyAsked {
 };
 
 struct WhyPlace {
+  enum class Because : std::uint8_t { kNone, kOpset, kTarget, kDearer };
   enum class Status { kGiven, kFused, kNotChosen, kMissed, kApplied, kConstant, kNotNeeded };
   Status status = Status::kMissed;
   std::string where;                   // "" in the main graph, else "then_branch of 'If_3'"
@@ -43,6 +47,8 @@ struct WhyPlace {
   std::string fused;                   // the operator that covers it
   std::vector<std::string> rules;      // that led to `fused`, the first to fire first
   std::string reason;                  // of kNotChosen: the target's, or the two costs; of kMissed: where no rule comes near
+  Because because = Because::kNone;    // of kNotChosen
+  std::int64_t opset = 0;              // of kOpset: the first that has the operator
   std::optional<UnitAnswer> integers;  // in a quantized model: the integer kernel that the target makes of the operator as it stands
   double cost = 0, pinned_cost = 0;
   std::vector<WhyMiss> nearest;   // nearest first

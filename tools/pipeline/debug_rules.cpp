@@ -121,6 +121,7 @@ class Bisection {
         if (r.applier && (moves || !moving_alone_)) r.applier = std::make_shared<Counted>(std::move(r.applier), r.name, moves, &counter_);
       }
     };
+    options_.optimize.glances = false;
     options_.optimize.observe = [this](const FinishedRun& run) {
       if (counter_.egraph == &run.g.egraph()) value_ = name_of(run, counter_.root);
     };

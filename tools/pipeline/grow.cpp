@@ -126,7 +126,7 @@ class Wanted {
 std::vector<Rewrite> rewrites_for(Grown& graph, const std::set<std::string>& without, const Task& task) {
   const Wanted wanted(graph, task);
   const OptimizeOptions& options = task.options;
-  const bool looked_at = options.instrument || options.observe;  // by others, as a whole
+  const bool looked_at = options.instrument || options.observes_all();  // by others, as a whole
   std::vector<Rewrite> rewrites =
       looked_at ? task.rules.compile(*graph.g, nullptr, wanted) : task.rules.compile_when_wanted(*graph.g, wanted);
   std::set<std::string, std::less<>> useless;
@@ -179,7 +179,7 @@ std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& 
   EGraph& egraph = graph.g->egraph();
   std::vector<Rewrite> rewrites = rewrites_for(graph, without, task);
   graph.run = ::saturate::run(egraph, rewrites, run_options(egraph, task));
-  const bool kept = static_cast<bool>(task.options.observe);
+  const bool kept = task.options.observes_all();
   graph.rule_names.reserve(rewrites.size() + 6);
   for (Rewrite& r : rewrites) graph.rule_names.push_back(kept ? r.name : std::move(r.name));
   if (graph.run.stop == StopReason::kContradiction) {
@@ -286,7 +286,7 @@ class Grower {
       return g;
     };
     graph.g = new_graph();
-    if (task_.options.observe || task_.options.reasons) record_explanations(graph.g->egraph());
+    if (task_.options.observes_all() || task_.options.reasons) record_explanations(graph.g->egraph());
     LowerOptions options;
     options.named = task_.own.named;
     options.kept = task_.own.kept;

@@ -97,6 +97,8 @@ struct OptimizeOptions {
   std::string stop_after;                                 // lower, saturate or extract: there is no result then; "": the end
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
   std::function<void(const FinishedRun&)> observe;        // of the main graph, then of each body; given, e-graphs keep reasons
+  bool glances = false;                                   // observe wants neither reasons nor rewrites, so they are not kept for it
+  bool observes_all() const { return observe && !glances; }
   bool provenance = false;                                // fill OptimizeReport::provenance, also where no node has metadata_props
   bool reasons = false;                                   // e-graphs keep reasons, so that all rules behind a node are known
   bool annotate = false;                                  // write them, and what nodes stand for, into the result's metadata_props

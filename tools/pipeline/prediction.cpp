@@ -89,6 +89,15 @@ std::string sizes_text(const AssumedSizes& assumed, const std::vector<CostPoint>
   return fmt::format("{}{}sizes assumed: {}, --cost-at sets them", out, out.empty() ? "" : "; ", rest);
 }
 
+std::string brief_prediction(const Prediction& p) {
+  const auto [before, after] = cost_texts(p.before, p.after, p.unit);
+  std::string change = change_of(p, " ");
+  if (change.empty()) return fmt::format("{} predicted", after);
+  change = change.starts_with("too close") ? "too close to tell" : change.substr(0, change.size() - 2);  // without "; "
+  const Scale scale = scale_of(p.before, p.unit);
+  return fmt::format("{} -> {} predicted ({})", digits(p.before * scale.factor), after, change);
+}
+
 std::string predicted_text(const Prediction& p, std::string_view space) {
   if (p.unit == "operators") return fmt::format("no times predicted (--cost {} counts operators; {})", p.cost_model, p.target);
   const Scale scale = scale_of(p.before, p.unit);

@@ -39,6 +39,8 @@ std::pair<std::string, std::string> cost_texts(double before, double after, std:
 // "680 -> 374 us predicted (-38 to -52 %; ort-cpu; sizes assumed: batch=1, seq=128 (tokens), --cost-at sets them)".
 // `space`: within what belongs together in a line.
 std::string predicted_text(const Prediction& prediction, std::string_view space = " ");
+// "680 -> 374 us predicted (-38 to -52 %)".
+std::string brief_prediction(const Prediction& prediction);
 // "sizes assumed: batch=1, seq=128 (tokens), --cost-at sets them"; "" where all are numbers.
 std::string sizes_text(const AssumedSizes& assumed, const std::vector<CostPoint>& given);
 

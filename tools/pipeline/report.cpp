@@ -233,9 +233,22 @@ json run_json(const RunReport& run) {
 
 }  // namespace
 
+namespace {
+
+std::string place_text(const Measured& m) {
+  return fmt::format("in {}, {} thread{}", m.runtime, m.threads == 0 ? "all cores'" : std::to_string(m.threads), m.threads == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string brief_measured(const Measured& m) {
+  if (m.unchanged) return fmt::format("nothing is faster {}: the original is returned", place_text(m));
+  if (!std::isfinite(m.ratio.high)) return fmt::format("too few runs to tell {}", place_text(m));
+  return fmt::format("{:.2f} [{:.2f}, {:.2f}] of the original {}", m.ratio.median, m.ratio.low, m.ratio.high, place_text(m));
+}
+
 std::string measured_text(const Measured& m) {
-  const std::string place =
-      fmt::format("in {}, {} thread{}", m.runtime, m.threads == 0 ? "all cores'" : std::to_string(m.threads), m.threads == 1 ? "" : "s");
+  const std::string place = place_text(m);
   const std::string how = m.remembered
                               ? std::string("(measured before)")
                               : fmt::format("({} graph{} timed in {})", m.timed, m.timed == 1 ? "" : "s", human_seconds(m.seconds));
@@ -287,9 +300,34 @@ std::string summary(const VerifyReport& report) {
   return fmt::format("{}, {}", judged_by(report), out);
 }
 
+namespace {
+
+// What the screen has no room for.
+std::string in_full(const WholeReport& report) {
+  const OptimizeReport& r = report.optimize;
+  std::string out;
+  const auto tell = [&](std::string_view what, const std::string& text) {
+    if (!text.empty()) out += fmt::format("{}: {}\n", what, text);
+  };
+  if (!report.input.empty() && !report.output.empty()) tell("files", fmt::format("{} -> {}", report.input, report.output));
+  if (report.verify) tell("verified", summary(*report.verify));
+  tell("cost", predicted_text(prediction_of(r)));
+  if (r.measured) tell("measured", measured_text(*r.measured));
+  if (!r.settled.release.empty()) tell("target", fmt::format("for {}{}{}", r.settled.release, r.settled.older.empty() ? "" : "; ", r.settled.older));
+  if (r.cost_of && r.cost_unit == "s") tell("prices", to_text(*r.cost_of));
+  for (const std::string& warning : r.warnings) tell("warning", warning);
+  if (report.verify)
+    for (const std::string& note : report.verify->notes) tell("note", note);
+  for (const OptimizeReport::Unwanted& u : r.unwanted)
+    tell("unwanted", fmt::format("{} {} ({}): cheaper than another form or without one", u.count, u.op, u.wish));
+  return r.io_rank ? out + io_rank_text(*r.io_rank) : out;
+}
+
+}  // namespace
+
 std::string format_report(const WholeReport& report, int verbosity, const Look& look) {
   const OptimizeReport& r = report.optimize;
-  std::string out = screen(report, look) + "\n" + operator_table(r.before, r.after) + "\n";
+  std::string out = screen(report, look) + "\n" + wrapped_lines(printable(in_full(report)), look.width) + "\n" + operator_table(r.before, r.after) + "\n";
   if (const std::string fused = fused_table(r.before, r.after); !fused.empty()) out += fused + "\n";
   out += model_table(r) + "\n";
   std::string rest;

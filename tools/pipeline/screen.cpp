@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -9,173 +11,327 @@
 #include "tools/io/terminal.h"
 #include "tools/pipeline/fused.h"
 #include "tools/pipeline/prediction.h"
+#include "tools/pipeline/screen_lines.h"
 
 namespace saturate {
 namespace {
 
-constexpr std::string_view kNoBreak = "\u00a0";
-constexpr std::size_t kLabel = 13;  // columns before what a label says
+using ScreenTexts = std::vector<std::string>;  // the fullest first: the first that fits into a line is shown
 
 std::string plural(std::size_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
-std::string_view without_domain(std::string_view op_type) { return op_type.substr(op_type.rfind('.') + 1); }
+// "2e-06" of 0.0000021: a size, not digits.
+std::string order_text(double x) { return fmt::format("{:.0e}", x); }
 
-std::string verdict(const WholeReport& report) {
-  if (!report.verify && report.optimize.late) return "as it came: nothing to verify";
-  if (!report.verify) return "NOT VERIFIED: --no-verify was given";
-  if (report.verify->status != VerifyStatus::kEqual) return fmt::format("NOT VERIFIED: {}", summary(*report.verify));
-  return fmt::format("verified {}{}, {}, {}", judged_by(*report.verify), report.verify->around.empty() ? "" : ", in parts",
-                     plural(report.verify->cases.size(), "input"), difference_text(*report.verify));
+// ---- is it right
+
+// Of the element that comes nearest to what is allowed: its error in its own scale.
+ScreenTexts error_texts(const VerifyReport& report) {
+  const std::string whole = difference_text(report);
+  const OutputComparison* worst = worst_output(report);
+  if (!worst || worst->step > 0 || worst->tolerance <= 0 || worst->scale <= 0) return {whole};
+  const std::string error = order_text(worst->nearest / worst->scale), allowed = order_text(worst->tolerance / worst->scale);
+  return {fmt::format("relative error {}, allowed {}", error, allowed), fmt::format("error {} of {} allowed", error, allowed)};
 }
 
-std::string sizes_line(const OptimizeReport& r) {
-  const std::string weights = r.before.parameter_bytes == r.after.parameter_bytes
-                                  ? human_bytes(r.after.parameter_bytes)
-                                  : fmt::format("{} -> {}", human_bytes(r.before.parameter_bytes), human_bytes(r.after.parameter_bytes));
-  return fmt::format("{} -> {} operators   weights {}   {}", r.before.nodes, r.after.nodes, weights,
-                     predicted_text(prediction_of(r), kNoBreak));
+void add_verdict(const WholeReport& report, ScreenLines& lines) {
+  const VerifyReport& v = *report.verify;
+  const std::string inputs = plural(v.cases.size(), "input"), parts = v.around.empty() ? "" : ", in parts";
+  ScreenTexts texts;
+  for (const std::string& by : {judged_by(v), judges_of(v)})
+    for (const std::string& error : error_texts(v)) texts.push_back(fmt::format("{}{}, {}, {}", by, parts, inputs, error));
+  const std::string said = lines.fitting("verified", texts);
+  lines.add(ScreenLines::kMust, "verified", {said}, Tone::kGood);
+  if (const std::string why = why_not_judged(v); !why.empty() && said.find(why) == std::string::npos)
+    lines.add(ScreenLines::kNote, "note", {why + "; judged by saturate alone"});
 }
 
-// Weights that are more by a tenth of the model, in words; else nothing.
-std::string growth(const OptimizeReport& r) {
+// ---- what changed
+
+void add_header(const WholeReport& report, ScreenLines& lines) {
+  const OptimizeReport& r = report.optimize;
+  double seconds = 0;
+  for (const auto& [stage, s] : report.stage_seconds) seconds += s;
+  const std::string counts = r.before.nodes == r.after.nodes ? plural(r.after.nodes, "operator")
+                                                             : fmt::format("{} -> {} operators", r.before.nodes, r.after.nodes);
+  const std::string end = fmt::format("{}, {}", counts, human_seconds(seconds));
+  lines.files(report.input, report.output, {fmt::format(" for {}: {}", r.target, end), ": " + end});
+}
+
+// "batch=1, seq=128".
+std::string brief_sizes(const OptimizeReport& r) {
+  if (r.cost_points.size() > 1) return "";
+  Sizes sizes = r.cost_points.empty() ? Sizes() : r.cost_points.front().symbols;
+  for (const auto& [symbol, size] : r.assumed_sizes) sizes.emplace(symbol, size.size);
+  return to_string(sizes);
+}
+
+void add_prediction(const OptimizeReport& r, ScreenLines& lines) {
+  const Prediction p = prediction_of(r);
+  if (p.unit == "operators") {
+    lines.add(ScreenLines::kUsual, "time",
+              {fmt::format("no times predicted: {} counts operators (--cost {})", p.target, p.cost_model), "no times predicted"});
+    return;
+  }
+  const std::string costs = brief_prediction(p), sizes = brief_sizes(r);
+  const bool assumed = !r.assumed_sizes.empty(), same = p.before == p.after;
+  const auto at = [&](const std::string& what) { return fmt::format("{} at {}{}", costs, what, same ? ", as before" : ""); };
+  ScreenTexts texts;
+  if (!sizes.empty())
+    texts = {at(fmt::format("{}{}", sizes, assumed ? " (assumed; --cost-at sets it)" : "")), at(fmt::format("{}{}", sizes, assumed ? " (assumed)" : "")),
+             at(sizes), at(assumed ? "assumed sizes" : "given sizes")};
+  texts.push_back(costs + (same ? ", as before" : ""));
+  lines.add(ScreenLines::kUsual, p.unit == "s" ? "time" : "cost", texts);
+}
+
+// Weights that change by a tenth of the model.
+void add_weights(const OptimizeReport& r, ScreenLines& lines) {
   constexpr std::uint64_t kLeast = 64 << 10;  // bytes that no user looks for
   const std::uint64_t before = r.before.parameter_bytes, after = r.after.parameter_bytes;
-  if (after <= before + std::max(before / 10, kLeast)) return "";
-  return fmt::format("grow to {:.2g} times: {} -> {}; --max-growth 10% keeps them below 1.1 times",
-                     static_cast<double>(after) / static_cast<double>(std::max<std::uint64_t>(before, 1)), human_bytes(before),
-                     human_bytes(after));
+  const std::string both = fmt::format("{} -> {}", human_bytes(before), human_bytes(after));
+  if (before > after + std::max(after / 10, kLeast)) lines.add(ScreenLines::kExtra, "weights", {both});
+  if (after <= before + std::max(before / 10, kLeast)) return;
+  if (before < kLeast) {
+    lines.add(ScreenLines::kWarning, "weights",
+              {fmt::format("{} more, of constants that are computed once; --max-growth 0% keeps them out", human_bytes(after - before)),
+               fmt::format("{} more; --max-growth 0% keeps them out", human_bytes(after - before))},
+              Tone::kBad);
+    return;
+  }
+  const double times = static_cast<double>(after) / static_cast<double>(before);
+  lines.add(ScreenLines::kWarning, "weights",
+            {fmt::format("grow to {:.2g} times: {}; --max-growth 10% keeps them below 1.1", times, both),
+             fmt::format("grow to {:.2g} times, {}; --max-growth 10% keeps them below 1.1", times, human_bytes(after))},
+            Tone::kBad);
 }
 
-// "3 Attention   1 Gelu   (2 LayerNormalization were there)".
-std::string found(const OptimizeReport& r) {
-  std::map<std::string_view, std::size_t> made, there;
+using Counts = std::map<std::string, std::size_t>;
+
+// What users look for first.
+int place_of_family(const std::string& op_type) {
+  const std::string_view family = fused_family(op_type);
+  for (int i = 0; const std::string_view known : {"attention", "normalization", "GELU", "SiLU", "rotary embedding"})
+    if (++i; family == known) return i;
+  return 100;
+}
+
+// Names without domains, but where two of one name differ in nothing else.
+std::vector<std::string> named(const Counts& counts, const Counts& others) {
+  const auto bare = [](const std::string& op) { return op.substr(op.rfind('.') + 1); };
+  std::map<std::string, std::set<std::string>> meant;
+  for (const Counts* all : {&counts, &others})
+    for (const auto& [op, n] : *all) meant[bare(op)].insert(op);
+  std::vector<std::pair<std::string, std::size_t>> ordered(counts.begin(), counts.end());
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return place_of_family(a.first) < place_of_family(b.first); });
+  std::vector<std::string> out;
+  for (const auto& [op, n] : ordered)
+    out.push_back(meant[bare(op)].size() == 1 ? fmt::format("{} {}", n, bare(op))
+                                              : fmt::format("{} {} ({})", n, bare(op), op == bare(op) ? "ai.onnx" : op.substr(0, op.rfind('.'))));
+  return out;
+}
+
+// The list, and then as much of it as leaves `n` out.
+std::string first_of(const std::vector<std::string>& list, std::size_t n) {
+  const std::vector<std::string> shown(list.begin(), list.end() - static_cast<std::ptrdiff_t>(n));
+  return fmt::format("{}{}", fmt::join(shown, ", "), n == 0 ? "" : fmt::format(", {} more", plural(n, "kind")));
+}
+
+// What became more or less, where nothing was fused: "12 Cast, 3 Reshape less; 2 Gemm more".
+std::string other_changes(const OptimizeReport& r, std::size_t most) {
+  std::vector<std::pair<std::size_t, std::string>> less, more;
+  for (const auto* stats : {&r.before, &r.after})
+    for (const auto& [op, n] : stats->operators) {
+      const auto& others = stats == &r.before ? r.after.operators : r.before.operators;
+      const auto other = others.find(op);
+      const std::size_t rest = other == others.end() ? 0 : other->second;
+      if (n > rest && op != "Constant") (stats == &r.before ? less : more).emplace_back(n - rest, op.substr(op.rfind('.') + 1));
+    }
+  const auto told = [most](auto& list, std::string_view word) {
+    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < std::min(most, list.size()); ++i) parts.push_back(fmt::format("{} {}", list[i].first, list[i].second));
+    if (list.size() > most) parts.emplace_back("others");
+    return parts.empty() ? std::string() : fmt::format("{} {}", fmt::join(parts, ", "), word);
+  };
+  const std::string a = told(less, "less"), b = told(more, "more");
+  return a + (a.empty() || b.empty() ? "" : "; ") + b;
+}
+
+// "3 Attention, 1 Gelu (2 LayerNormalization were there)".
+void add_found(const OptimizeReport& r, ScreenLines& lines) {
+  Counts made, there;
   for (const OptimizeReport::Made& m : r.made)
     if (!m.rule.empty() && !fused_family(m.op_type).empty()) ++made[m.op_type];
   for (const auto& [op_type, count] : r.after.operators)
-    if (!fused_family(op_type).empty() && count > made[op_type]) there[op_type] = count - made[op_type];
-  const auto list = [](const std::map<std::string_view, std::size_t>& counts, std::string_view between) {
-    std::string out;
-    for (const auto& [op_type, count] : counts)
-      if (count > 0) out += fmt::format("{}{}{}{}", out.empty() ? "" : between, count, kNoBreak, without_domain(op_type));
-    return out;
-  };
-  std::string out = list(made, "   ");
-  if (out.empty()) out = "nothing to fuse";
+    if (!fused_family(op_type).empty() && count > (made.contains(op_type) ? made.at(op_type) : 0))
+      there[op_type] = count - (made.contains(op_type) ? made.at(op_type) : 0);
+  const std::vector<std::string> first = named(made, there), second = named(there, made);
   const bool one = there.size() == 1 && there.begin()->second == 1;
-  if (!there.empty()) out += fmt::format("   ({} {} there)", list(there, ", "), one ? "was" : "were");
-  return out;
+  const auto behind = [&](std::size_t n) {
+    return second.empty() ? "" : fmt::format(" ({} {} there)", first_of(second, n), one ? "was" : "were");
+  };
+  ScreenTexts texts;
+  if (!first.empty()) {
+    texts = {first_of(first, 0) + behind(0), first_of(first, 0)};
+    for (std::size_t n = 1; n < first.size(); ++n) texts.push_back(first_of(first, n));
+    lines.add(ScreenLines::kUsual, "found", texts);
+    return;
+  }
+  std::string changes = other_changes(r, 4);
+  if (changes.empty() && r.before.nodes == r.after.nodes) changes = "nothing to fuse";
+  if (changes.empty()) changes = fmt::format("{} fewer, which were computed twice or not needed", plural(r.before.nodes - r.after.nodes, "operator"));
+  texts = {changes + behind(0), changes};
+  for (const std::size_t most : {3U, 2U, 1U}) texts.push_back(other_changes(r, most));
+  lines.add(ScreenLines::kUsual, changes == "nothing to fuse" ? "found" : "changed", texts);
 }
 
-// "ONNX Runtime 1.23 or newer (opset 18 -> 23, IR 10 -> 11; --keep-opset stays at 18)".
-std::string needs(const OptimizeReport& r) {
-  const auto change = [](std::string_view what, std::int64_t before, std::int64_t after) {
-    return before == after ? fmt::format("{} {}", what, after) : fmt::format("{} {} -> {}", what, before, after);
+// ---- what was left, and the flag that helps
+
+std::string saving(const OptimizeReport& r) {
+  if (!r.newer || r.newer->cost >= r.cost_after || r.cost_after <= 0) return "";
+  return fmt::format("would save {:.0f} % more", std::max(1.0, 100 * (r.cost_after - r.newer->cost) / r.cost_after));
+}
+
+void add_left(const WholeReport& report, ScreenLines& lines) {
+  const OptimizeReport& r = report.optimize;
+  using Why = Unfused::Why;
+  const auto list = [&](Why why) {
+    Counts counts;
+    for (const Unfused& u : report.unfused)
+      if (u.why == why && (why != Why::kOpset || !u.better.empty())) counts[u.op_type] += u.count;  // else no user can have them
+    std::vector<std::string> parts;
+    for (const auto& [op, n] : counts) parts.push_back(fmt::format("{} {}", n, op.substr(op.rfind('.') + 1)));
+    return fmt::format("{}", fmt::join(parts, ", "));
   };
-  const bool imports = r.before.opset > 0 || r.after.opset > 0;  // a model of ai.onnx.ml alone need not import ai.onnx
-  std::string versions = imports ? change("opset", r.before.opset, r.after.opset) + ", " : "";
-  versions += change("IR", r.before.ir_version, r.after.ir_version);
-  if (r.before.opset < r.after.opset) versions += fmt::format("; --keep-opset stays at {}", r.before.opset);
+  bool told_newer = false;
+  if (const std::string what = list(Why::kOpset); !what.empty()) {
+    const auto& first = *std::ranges::find_if(report.unfused, [](const Unfused& u) { return u.why == Why::kOpset && !u.better.empty(); });
+    const std::string need = fmt::format("{}: opset {} has it", what, first.opset), more = saving(r);
+    const std::string flag = ": " + first.better;
+    lines.add(ScreenLines::kLeft, "missing", {more.empty() ? need + flag : fmt::format("{}{} ({})", need, flag, more), need + flag, need});
+    told_newer = !more.empty();
+  }
+  if (!told_newer && !saving(r).empty())
+    lines.add(ScreenLines::kLeft, "newer",
+              {fmt::format("{} {} {} (--target {}@{})", r.needs.runtime, r.newer->release, saving(r), r.target.substr(0, r.target.rfind('@')),
+                           r.newer->release)});
+  const std::string m = lines.path_for("saturate explain {}");
+  if (const std::string what = list(Why::kTarget); !what.empty())
+    lines.add(ScreenLines::kLeft, "missing", {fmt::format("{}: {} does not take them as they would be", what, r.target), what + ": not for this target"});
+  if (const std::string what = list(Why::kDearer); !what.empty())
+    lines.add(ScreenLines::kLeft, "left", {fmt::format("{}: no faster here than spelled out", what), what + ": no faster here"});
+  if (const std::string what = list(Why::kMissed); !what.empty())
+    lines.add(ScreenLines::kLeft, "missing", {fmt::format("{}: no rule fits ({})", what, m), what + ": no rule fits"});
+}
+
+// ---- what it needs and takes for granted
+
+// "ONNX Runtime 1.23 or newer (opset 18 -> 23; --keep-opset stays at 18)".
+void add_needs(const OptimizeReport& r, ScreenLines& lines) {
+  const auto change = [](std::string_view what, std::int64_t before, std::int64_t after) {
+    return before == after || before == 0 ? fmt::format("{} {}", what, after) : fmt::format("{} {} -> {}", what, before, after);
+  };
   // Others may load operators of com.microsoft and compute something else.
   const auto is_its_own = [](const auto& op) { return op.first.starts_with("com.microsoft"); };
-  const std::string_view only = std::ranges::any_of(r.after.operators, is_its_own) ? "; for ONNX Runtime only" : "";
-  if (r.needs.release.empty()) return fmt::format("a newer {} than is known ({}){}", r.needs.runtime, versions, only);
-  std::string out = fmt::format("{} {} or newer ({}){}", r.needs.runtime, r.needs.release, versions, only);
-  if (r.newer && r.newer->cost < r.cost_after)
-    out += fmt::format("; {} {} would save {:.0f} % more (predicted; --target {}@{})", r.needs.runtime, r.newer->release,
-                       std::max(1.0, 100 * (r.cost_after - r.newer->cost) / r.cost_after), r.target.substr(0, r.target.rfind('@')),
-                       r.newer->release);
-  return out;
+  const bool alone = std::ranges::any_of(r.after.operators, is_its_own), higher = 0 < r.before.opset && r.before.opset < r.after.opset;
+  const std::string release =
+      r.needs.release.empty() ? fmt::format("a newer {} than is known", r.needs.runtime) : fmt::format("{} {} or newer", r.needs.runtime, r.needs.release);
+  const std::string opset = r.after.opset > 0 ? change("opset", r.before.opset, r.after.opset) : "";  // ai.onnx.ml alone imports no ai.onnx
+  const std::string ir = (opset.empty() ? "" : ", ") + change("IR", r.before.ir_version, r.after.ir_version);
+  const auto text = [&](std::string_view only, const std::string& versions, const std::string& keep) {
+    const std::string inside = versions + (keep.empty() ? "" : "; " + keep);
+    return fmt::format("{}{}{}", release, alone ? only : "", inside.empty() ? "" : fmt::format(" ({})", inside));
+  };
+  const std::string keep = higher ? fmt::format("--keep-opset stays at {}", r.before.opset) : "";
+  const std::string brief = higher ? fmt::format("--keep-opset: {}", r.before.opset) : "";
+  lines.add(ScreenLines::kUsual, "needs",
+            {text(", no other runtime", opset + ir, keep), text(", no other runtime", opset, keep), text(" only", opset, keep),
+             text(" only", opset, brief), text(" only", opset, ""), release});
 }
 
-std::string assumes(const OptimizeReport& r) {
-  if (r.assumed.empty()) return "nothing";
-  std::vector<std::string_view> names;
-  std::string first;
-  for (const OptimizeReport::Assumed& a : r.assumed) {
-    names.push_back(a.assumption);
-    const Assumption* known = find_assumption(a.assumption);
-    if (first.empty() && known) first = std::string(known->what);
+void add_assumes(const OptimizeReport& r, ScreenLines& lines) {
+  std::vector<std::string> all;
+  for (const OptimizeReport::Assumed& a : r.assumed)
+    if (const Assumption* known = find_assumption(a.assumption)) all.emplace_back(known->brief);
+  if (all.empty()) {
+    lines.add(ScreenLines::kDetail, "assumes", {"nothing"});
+    return;
   }
-  if (names.size() == 1) return fmt::format("{} ({}; --no-assume forbids it)", first, names[0]);
-  return fmt::format("{}; and {} more ({}; -v tells them, --no-assume forbids them)", first, names.size() - 1, fmt::join(names, ", "));
+  ScreenTexts texts{fmt::format("{} (-v in full; --no-assume forbids)", fmt::join(all, ", ")), fmt::format("{} (-v: in full)", fmt::join(all, ", "))};
+  for (std::size_t n = 1; n < all.size(); ++n)
+    texts.push_back(fmt::format("{}, {} more (-v: in full)", fmt::join(all.begin(), all.end() - static_cast<std::ptrdiff_t>(n), ", "), n));
+  lines.add(ScreenLines::kAssumes, "assumes", texts);
 }
 
-class Lines {
- public:
-  explicit Lines(const Look& look) : look_(look) {}
-
-  void header(const WholeReport& report) {
-    const bool good = report.verify && report.verify->status == VerifyStatus::kEqual;
-    const std::string files = printable(report.output.empty() ? report.input : fmt::format("{} -> {}", report.input, report.output));
-    double seconds = 0;
-    for (const auto& [stage, s] : report.stage_seconds) seconds += s;
-    const std::string said = printable(verdict(report)), time = human_seconds(seconds);
-    if (!good) {
-      add(toned(wrapped(said, look_.width, 2), Tone::kBad, look_));
-      add(wrapped(fmt::format("{}   {}", files, time), look_.width, 2));
-    } else if (columns_of(files) + columns_of(said) + columns_of(time) + 6 <= look_.width) {
-      add(fmt::format("{}{}{}   {}", files, files.empty() ? "" : "   ", toned(said, Tone::kGood, look_), time));
-    } else {
-      add(wrapped(files, look_.width, 2));
-      add(toned(wrapped(fmt::format("  {}   {}", said, time), look_.width, 2), Tone::kGood, look_));
-    }
+// What a search that ended at a bound may have missed, and what gives it more.
+void add_stop(const OptimizeReport& r, ScreenLines& lines) {
+  const std::string_view flag = r.run.stop == StopReason::kIterationLimit ? "--iterations"
+                                : r.run.stop == StopReason::kNodeLimit    ? "--node-limit"
+                                : r.run.stop == StopReason::kMemoryLimit  ? "--memory-limit"
+                                : r.run.stop == StopReason::kTimeLimit    ? "--time-limit"
+                                                                          : "";
+  if (r.run.stop == StopReason::kSaturated) return;
+  if (flag.empty()) {
+    lines.add(ScreenLines::kWarning, "search", {fmt::format("stopped early: {}; what was found until then is in the result", to_string(r.run.stop))});
+    return;
   }
+  lines.add(ScreenLines::kExtra, "search",
+            {fmt::format("stopped at the {}; a larger {} may find more", to_string(r.run.stop), flag)});
+}
 
-  void first(const std::string& text) { add(toned(wrapped(printable(text), look_.width, 2), Tone::kBad, look_)); }
+void add_asked_for(const OptimizeReport& r, ScreenLines& lines) {
+  if (r.measured) lines.add(ScreenLines::kUsual, "measured", {measured_text(*r.measured), brief_measured(*r.measured)});
+  if (r.refused_after && *r.refused_before + *r.refused_after > 0)
+    lines.add(ScreenLines::kExtra, "refused",
+              {fmt::format("{} -> {} operators that {} can't express", *r.refused_before, *r.refused_after, r.target)});
+  for (const OptimizeReport::Unwanted& u : r.unwanted)
+    lines.add(ScreenLines::kExtra, "unwanted",
+              {fmt::format("{} {} ({}): cheaper than another form or without one", u.count, u.op, u.wish), fmt::format("{} {} ({})", u.count, u.op, u.wish)});
+  if (!r.io_rank) return;
+  const IoRank& io = *r.io_rank;
+  if (!io.inputs.empty() || !io.outputs.empty())
+    lines.add(ScreenLines::kUsual, "rank", {fmt::format("{} and {} changed as asked (--io-rank {}; -v: which)", plural(io.inputs.size(), "input"),
+                                            plural(io.outputs.size(), "output"), io.rank)});
+  if (!io.kept.empty())
+    lines.add(ScreenLines::kWarning, "rank", {fmt::format("not changed: '{}' ({}){}", io.kept.front().name, io.kept.front().because,
+                                              io.kept.size() > 1 ? fmt::format(", {} more: -v", io.kept.size() - 1) : "")});
+}
 
-  void block(const std::string& text) { text_ += wrapped_lines(printable(text), look_.width); }
-
-  void plain(const std::string& text) { add(wrapped("  " + printable(text), look_.width, 4)); }
-
-  void row(std::string_view label, const std::string& text, Tone tone = Tone::kLabel) {
-    const std::string whole = wrapped(fmt::format("  {:<{}}{}", label, kLabel - 2, printable(text)), look_.width, kLabel);
-    const std::size_t end = 2 + label.size();
-    add("  " + toned(std::string_view(whole).substr(2, end - 2), tone, look_) + whole.substr(end));
-  }
-
-  std::string text() && { return std::move(text_); }
-
- private:
-  // What belongs together in a line has spaces of its own.
-  void add(std::string_view line) {
-    for (std::size_t at; (at = line.find(kNoBreak)) != std::string_view::npos; line.remove_prefix(at + kNoBreak.size()))
-      text_.append(line.substr(0, at)) += ' ';
-    text_.append(line) += '\n';
-  }
-  const Look& look_;
-  std::string text_;
-};
+void add_next(const WholeReport& report, ScreenLines& lines) {
+  const std::string m = report.input.empty() ? "MODEL" : report.input, out = report.output;
+  const bool files = !out.empty() && out != "-" && m != "-";
+  const auto diff = [&](const std::string& a, const std::string& b) { return fmt::format("saturate explain {}: why; saturate diff {} {}", a, a, b); };
+  ScreenTexts texts;
+  if (files) texts = {diff(m, out) + "; -v: more", diff(m, out)};
+  texts.push_back(fmt::format("saturate explain {}: what was fused, what not, and why", m));
+  texts.emplace_back("saturate explain MODEL: what was fused, what not, and why");
+  lines.add(ScreenLines::kMust, "next", texts);
+}
 
 }  // namespace
 
 std::string screen(const WholeReport& report, const Look& look) {
   const OptimizeReport& r = report.optimize;
-  Lines lines(look);
+  ScreenLines lines(look);
   if (!r.risks.empty())
-    lines.first(fmt::format("taking risks as asked: {} (may change numbers; docs/assumptions.md; --no-assume all forbids it)",
-                            fmt::join(r.risks, ", ")));
-  lines.header(report);
-  lines.plain(sizes_line(r));
-  if (r.measured) lines.row("measured", measured_text(*r.measured));
-  if (const std::string more = growth(r); !more.empty()) lines.row("weights", more, Tone::kBad);
-  for (const std::string& warning : r.warnings) lines.row("warning", warning, Tone::kBad);
-  if (r.run.stop != StopReason::kSaturated)
-    lines.row("stopped", fmt::format("early: {}; what was found until then was used", to_string(r.run.stop)));
-  if (report.verify)
-    for (const std::string& note : report.verify->notes) lines.row("note", note);
-  lines.row("found", found(r));
-  if (r.refused_after && *r.refused_before + *r.refused_after > 0)
-    lines.row("refused", fmt::format("{} -> {} operators that {} can't express", *r.refused_before, *r.refused_after, r.target));
-  for (const OptimizeReport::Unwanted& u : r.unwanted)
-    lines.row("unwanted", fmt::format("{} {} ({}): cheaper than another form or without one", u.count, u.op, u.wish));
-  if (r.io_rank) lines.block(io_rank_text(*r.io_rank));
-  if (!r.settled.release.empty())
-    lines.row("target", fmt::format("for {}{}{}", r.settled.release, r.settled.older.empty() ? "" : "; ", r.settled.older));
-  if (r.cost_of && r.cost_unit == "s") lines.row("prices", to_text(*r.cost_of));
-  lines.row("needs", needs(r));
-  lines.row("assumes", assumes(r));
-  lines.row("more", fmt::format("-v: all operators; saturate explain {}: what was fused, and why not",
-                                report.input.empty() ? "MODEL" : report.input));
+    lines.bad(fmt::format("taking risks as asked: {} (may change numbers; --no-assume all forbids it)", fmt::join(r.risks, ", ")));
+  const bool good = report.verify && report.verify->status == VerifyStatus::kEqual;
+  if (!report.verify && !r.late) lines.bad("NOT VERIFIED: --no-verify was given");
+  if (report.verify && !good) lines.bad("NOT VERIFIED: " + summary(*report.verify));
+  add_header(report, lines);
+  if (good) add_verdict(report, lines);
+  if (!report.verify && r.late) lines.add(ScreenLines::kMust, "verified", {"as it came: nothing to verify"});
+  add_prediction(r, lines);
+  add_asked_for(r, lines);
+  add_weights(r, lines);
+  lines.several(ScreenLines::kWarning, "warning", r.warnings, Tone::kBad);
+  add_stop(r, lines);
+  if (report.verify) lines.several(ScreenLines::kNote, "note", report.verify->notes, Tone::kLabel);
+  add_found(r, lines);
+  add_left(report, lines);
+  add_needs(r, lines);
+  add_assumes(r, lines);
+  add_next(report, lines);
   return std::move(lines).text();
 }
 

@@ -123,9 +123,14 @@ struct VerifyReport {
 
 // Who ran both models: "in ONNX Runtime 1.31 and here", "here only (onnxruntime is not installed)".
 std::string judged_by(const VerifyReport& report);
+// The same in two: "in ONNX Runtime 1.31 and here", "here only"; and why there is no other judge, "" where there is one.
+std::string judges_of(const VerifyReport& report);
+std::string why_not_judged(const VerifyReport& report);
 // "no difference", "largest difference 1.3e-06 of 4.2, allowed 4.2e-04": of the element that comes nearest to what is allowed, with the
 // size that its allowance is a share of.
 std::string difference_text(const VerifyReport& report);
+// That element's output; null where nothing differs.
+const OutputComparison* worst_output(const VerifyReport& report);
 
 VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options = {});
 

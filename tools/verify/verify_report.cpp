@@ -38,18 +38,26 @@ double VerifyReport::max_abs() const {
   return largest;
 }
 
-std::string judged_by(const VerifyReport& report) {
+std::string why_not_judged(const VerifyReport& report) {
+  if (!report.no_judge.empty()) return report.no_judge;
+  for (const VerifyReport::Judged& j : report.judged)
+    if (j.verdict == JudgeVerdict::kNotJudged) return fmt::format("not judged in {}: {}", j.name, j.message);
+  return "";
+}
+
+std::string judges_of(const VerifyReport& report) {
   std::vector<std::string> where;
-  std::string why_not = report.no_judge;
-  for (const VerifyReport::Judged& j : report.judged) {
+  for (const VerifyReport::Judged& j : report.judged)
     if (j.verdict == JudgeVerdict::kEqual) where.push_back(j.name);
-    if (j.verdict == JudgeVerdict::kNotJudged && why_not.empty()) why_not = fmt::format("not judged in {}: {}", j.name, j.message);
-  }
   if (report.runtime.empty())
-    where.push_back(where.empty() && !why_not.empty() ? "here only" : "here");
+    where.push_back(where.empty() && !why_not_judged(report).empty() ? "here only" : "here");
   else if (where.empty())
     where.push_back(report.runtime);
-  const std::string out = fmt::format("{}{}", where.front().starts_with("here") ? "" : "in ", fmt::join(where, " and "));
+  return fmt::format("{}{}", where.front().starts_with("here") ? "" : "in ", fmt::join(where, " and "));
+}
+
+std::string judged_by(const VerifyReport& report) {
+  const std::string why_not = why_not_judged(report), out = judges_of(report);
   return why_not.empty() ? out : fmt::format("{} ({})", out, why_not);
 }
 
@@ -63,11 +71,16 @@ double share_of(const OutputComparison& o) {
 
 }  // namespace
 
-std::string difference_text(const VerifyReport& report) {
+const OutputComparison* worst_output(const VerifyReport& report) {
   const OutputComparison* worst = nullptr;
   for (const VerifyCase& c : report.cases)
     for (const OutputComparison& o : c.outputs)
       if (!o.random && share_of(o) > 0 && (!worst || share_of(o) > share_of(*worst))) worst = &o;
+  return worst;
+}
+
+std::string difference_text(const VerifyReport& report) {
+  const OutputComparison* worst = worst_output(report);
   if (!worst) return "no difference";
   if (worst->step > 0)
     return fmt::format("largest difference {:.3g} step{} of {:.2g}", worst->steps, worst->steps > 1.02 ? "s" : "", worst->step);

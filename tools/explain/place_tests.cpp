@@ -1,0 +1,126 @@
+#include "tools/explain/place_tests.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "onnx_bridge/model/subgraphs.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::size_t kMostLookedAt = 96;  // operators between a Softmax and its products
+
+// What stands between products and a Softmax: scales, masks, caps, views and casts.
+constexpr std::array kBetween{"Add",      "Sub",       "Mul",     "Div",    "Where",  "Min",      "Max",    "Clip",    "Tanh",
+                              "Neg",      "Cast",      "Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten",
+                              "Expand",   "Slice",     "Split",   "Concat", "Pad",    "GatherElements", "QuantizeLinear", "DequantizeLinear"};
+constexpr std::array kProducts{"MatMul", "FusedMatMul", "TransposeMatMul", "Einsum", "Gemm", "MatMulInteger", "QLinearMatMul"};
+
+template <typename List>
+bool is_one_of(std::string_view op_type, const List& list) {
+  return std::find(list.begin(), list.end(), op_type) != list.end();
+}
+
+}  // namespace
+
+PlaceTests::PlaceTests(const Graph& graph) {
+  std::set<std::string> constants;
+  for (const Initializer& i : graph.initializers) constants.insert(i.name);
+  for (const ValueInfo& input : graph.inputs)
+    if (!constants.contains(input.name)) varies_.insert(input.name);
+  for (const Node& node : graph.nodes) {
+    const auto is_varying = [&](const std::string& i) { return !i.empty() && !constants.contains(i); };
+    const bool has_body = std::any_of(node.attributes.begin(), node.attributes.end(), [](const Attribute& a) { return a.type == AttributeType::kGraph; });
+    const bool varying = has_body || std::any_of(node.inputs.begin(), node.inputs.end(), is_varying);
+    for (const std::string& output : node.outputs) {
+      (varying ? varies_ : constants).insert(output);
+      makers_[output] = &node;
+    }
+    for (const std::string& input : node.inputs) {
+      users_[input].push_back(&node);
+      if (is_varying(input)) varies_.insert(input);  // of an outer graph
+    }
+  }
+}
+
+// Of two operands that vary; a sum of products counts as one.
+bool PlaceTests::is_product(const Node& node) const {
+  const auto count = [&](const Node& n) { return std::count_if(n.inputs.begin(), n.inputs.end(), [&](const std::string& i) { return varies(i); }); };
+  if (is_one_of(node.op_type, kProducts)) return count(node) >= 2;
+  if (node.op_type != "ReduceSum" || node.inputs.empty()) return false;
+  const auto maker = makers_.find(node.inputs[0]);
+  return maker != makers_.end() && maker->second->op_type == "Mul" && count(*maker->second) >= 2;
+}
+
+bool PlaceTests::has_scores(const Node& softmax) const {
+  // A product with a constant may mix heads once on the way.
+  std::vector<std::pair<std::string, bool>> todo{{softmax.inputs[0], false}};
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < todo.size() && i < kMostLookedAt; ++i) {
+    const auto [value, mixed] = todo[i];
+    const auto maker = makers_.find(value);
+    if (maker == makers_.end() || !seen.insert(value).second) continue;
+    const Node& node = *maker->second;
+    if (is_product(node)) return true;
+    const bool mixes = is_one_of(node.op_type, kProducts) || node.op_type == "Conv";
+    if (mixes ? mixed : !is_one_of(node.op_type, kBetween)) continue;
+    for (const std::string& input : node.inputs)
+      if (varies(input)) todo.emplace_back(input, mixed || mixes);
+  }
+  return false;
+}
+
+bool PlaceTests::weighs_values(const Node& softmax) const {
+  std::vector<std::pair<std::string, bool>> todo{{softmax.outputs[0], false}};
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < todo.size() && i < kMostLookedAt; ++i) {
+    const auto [value, mixed] = todo[i];
+    const auto users = users_.find(value);
+    if (users == users_.end() || !seen.insert(value).second) continue;
+    for (const Node* user : users->second) {
+      if (is_product(*user)) return true;
+      const bool mixes = is_one_of(user->op_type, kProducts) || user->op_type == "Conv";
+      if (mixes ? !mixed : is_one_of(user->op_type, kBetween) || user->op_type == "ReduceSum")
+        for (const std::string& output : user->outputs) todo.emplace_back(output, mixed || mixes);
+    }
+  }
+  return false;
+}
+
+bool PlaceTests::attends(const Node& softmax) const {
+  return !softmax.inputs.empty() && !softmax.outputs.empty() && has_scores(softmax) && weighs_values(softmax);
+}
+
+// What a value is a copy or a multiple of.
+const std::string& PlaceTests::origin(const std::string& value) const {
+  const std::string* at = &value;
+  for (std::size_t steps = 0; steps < 4; ++steps) {
+    const auto maker = makers_.find(*at);
+    if (maker == makers_.end() || !is_one_of(maker->second->op_type, std::array{"Identity", "Cast", "Mul", "DequantizeLinear", "QuantizeLinear"})) break;
+    const Node& node = *maker->second;
+    const auto varying = [&](const std::string& i) { return varies(i); };
+    if (std::count_if(node.inputs.begin(), node.inputs.end(), varying) != 1) break;
+    at = &*std::find_if(node.inputs.begin(), node.inputs.end(), varying);
+  }
+  return *at;
+}
+
+bool PlaceTests::activates(const Node& node) const {
+  const bool tanh = node.op_type == "Tanh", sigmoid = node.op_type == "Sigmoid" || node.op_type == "HardSigmoid";
+  if ((!tanh && !sigmoid) || node.inputs.empty()) return true;
+  std::vector<std::string> values{node.outputs[0]};
+  for (std::size_t i = 0; i < values.size() && i < kMostLookedAt; ++i) {
+    const auto users = users_.find(values[i]);
+    if (users == users_.end()) continue;
+    for (const Node* user : users->second) {
+      const auto is_other = [&](const std::string& input) { return input != values[i] && (tanh ? !varies(input) : origin(input) == origin(node.inputs[0])); };
+      if (user->op_type == (tanh ? "Add" : "Mul") && std::any_of(user->inputs.begin(), user->inputs.end(), is_other)) return true;
+      if (is_one_of(user->op_type, std::array{"Identity", "Cast", "DequantizeLinear", "QuantizeLinear"})) values.push_back(user->outputs[0]);
+    }
+  }
+  return false;
+}
+
+}  // namespace saturate
