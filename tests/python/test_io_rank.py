@@ -23,7 +23,7 @@ def parsed(text, opset=17, ir=9):
 
 def optimized(tmp_path, model, *words):
     onnx.save(model, tmp_path / "m.onnx")
-    done = run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", *words, "--report", tmp_path / "r.json")
+    done = run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "-v", *words, "--report", tmp_path / "r.json")
     return onnx.load(tmp_path / "o.onnx"), json.loads((tmp_path / "r.json").read_text()), done.stdout
 
 

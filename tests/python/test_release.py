@@ -34,7 +34,7 @@ def bare(folder, *words, named=None):
 def optimized(folder, *words, named=None):
     """The report, the screen in one line, and the bytes of the result. Nothing is loaded: the judge is ours."""
     save_model(folder)
-    done = bare(folder, "m.onnx", "out.onnx", "--judge", "saturate", "--report", "r.json", "--force", *words, named=named)
+    done = bare(folder, "m.onnx", "out.onnx", "--judge", "saturate", "--report", "r.json", "--force", "-v", *words, named=named)
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "r.json").read_text()), " ".join(done.stdout.split()), (folder / "out.onnx").read_bytes()
 
@@ -76,7 +76,7 @@ def test_the_one_that_is_named(tmp_path, word):
                                                   ("1.99.1", NEWEST, f"1.99, as --onnxruntime names it, is newer than all that ort-cpu knows: taken as {NEWEST}")])
 def test_one_beyond_the_rows(tmp_path, version, taken, said):
     report, screen, _ = optimized(tmp_path, "--onnxruntime", library(tmp_path / "ort", f"libonnxruntime.so.{version}"))
-    assert report["target"] == f"ort-cpu@{taken}" and said in screen
+    assert report["target"] == f"ort-cpu@{taken}" and said in screen  # with -v
 
 
 def test_what_tells_the_release(tmp_path):

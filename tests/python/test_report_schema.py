@@ -120,7 +120,7 @@ def not_fused(folder, model, *words):
 
 def test_what_was_not_fused_and_why(tmp_path):
     fused = not_fused(tmp_path, of_gelu())
-    assert "c" not in fused and fused["y"]["operator"] == "Attention" and fused["y"]["op_type"] == "Softmax" and not fused["y"]["found"]
+    assert fused == {}  # its last Softmax weighs no values: that is no missed attention
     off = not_fused(tmp_path, of_gelu(half=0.25))["c"]
     # The rule and its condition are those that explain tells.
     told = json.loads(run_ok("explain", tmp_path / "in.onnx", "--cost", "nodes", "--op", "Gelu", "--json").stdout)
@@ -146,7 +146,7 @@ def test_operators_of_the_model_are_no_places(tmp_path):
 
 def test_many_places_are_not_all_told(tmp_path):
     """Layers alike: of each operator some dozen places are told, however many there are."""
-    nodes = [helper.make_node("Softmax", ["x" if i == 0 else f"s{i - 1}"], [f"s{i}"]) for i in range(60)]
+    nodes = [helper.make_node("Erf", ["x" if i == 0 else f"s{i - 1}"], [f"s{i}"]) for i in range(60)]
     model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 4])], [value("s59", TensorProto.FLOAT, ["n", 4])], opset=20, ir_version=9)
     assert 0 < len(not_fused(tmp_path, model)) <= 32
 

@@ -85,7 +85,7 @@ def test_a_model_of_a_newer_opset_is_lowered(tmp_path, version):
     model, done = optimized(tmp_path, newer, "--target", f"ort-cpu@{version}")
     wanted = VERSIONS[version]["opset"]
     assert opset(model) == wanted < 23 and model.ir_version <= 10
-    assert f"opset 23 -> {wanted}, IR 11 -> 10" in said(done)
+    assert f"(opset 23 -> {wanted})" in said(done)
 
 
 def test_a_model_stays_in_an_opset_that_the_release_loads(tmp_path):
@@ -260,6 +260,6 @@ def test_attention_of_nothing_ends_the_process_before_1_29(tmp_path, words, assu
     (tmp_path / "mine.json").write_text(json.dumps({"extends": "ort-cpu", "name": "mine", "forbidden": ["Attention"]}))
     words = [word.replace("FILE", str(tmp_path / "mine.json")) for word in words]
     made, printed = optimized(tmp_path, model, *words)
-    assert operators(made) == ["com.microsoft.MultiHeadAttention"] and ("attention_not_empty" in printed.stdout) == assumed, printed.stdout
+    assert operators(made) == ["com.microsoft.MultiHeadAttention"] and ("no empty batch" in printed.stdout) == assumed, printed.stdout
     without, _ = optimized(tmp_path, model, *words, "--no-assume", "attention_not_empty")
     assert ("com.microsoft.MultiHeadAttention" in operators(without)) != assumed

@@ -183,7 +183,8 @@ def test_the_first_line_says_what_is_allowed(tmp_path):
     told = report_of(tmp_path, path, tmp_path / "out.onnx")
     outputs = [o for c in told["verify"]["cases"] for o in c["outputs"]]
     assert all(o["nearest_diff"] <= o["tolerance"] and o["nearest_diff"] <= o["max_abs_diff"] for o in outputs)
-    line = said(run_ok(path, tmp_path / "out.onnx"))
+    assert re.search("no difference|relative error [0-9e-]+, allowed [0-9e-]+", said(run_ok(path, tmp_path / "out.onnx")))
+    line = said(run_ok(path, tmp_path / "out.onnx", "-v"))
     assert "no difference" in line or re.search(r"largest difference [\d.e-]+ of [\d.e+-]+, allowed [\d.e-]+", line), line
 
 
@@ -395,6 +396,6 @@ def test_the_rule_that_moves_numbers_is_to_blame(tmp_path):
     onnx.save(onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 18]> g (float[1,4] x) => (float[8] y) <float c = {-0.7}, int64[1] four = {4}>
         { m = Mul (c, x)  e = Erf (m)  r = Reshape (e, four)  y = Concat <axis = -1> (r, r) }'''), path)
     report = tmp_path / "r.json"
-    done = run_ok(path, "-o", tmp_path / "o.onnx", "--target", "npu-4d", "--approximate", "--report", report)
+    done = run_ok(path, "-o", tmp_path / "o.onnx", "--target", "npu-4d", "--approximate", "-v", "--report", report)
     assert "--check-rtol says how far" in said(done) and "report it" not in said(done)
     assert [out["rule"] for out in json.loads(report.read_text())["left_out"]] == ["erf_by_tanh"]

@@ -14,14 +14,34 @@ const BlockKind kBlockKinds[] = {
     {"attention",
      "attention",
      {"Attention"},
-     {"attentions", "sdpa", "scaleddotproductattention", "dotproductattention", "flashattention", "flashattention2", "fmha", "mha",
-      "multihead", "multiheadattention", "selfattention", "crossattention", "causalattention", "gqa", "groupqueryattention",
-      "groupedqueryattention", "mqa", "multiqueryattention", "pagedattention", "windowattention", "slidingwindow", "attn"}},
+     {"attentions",
+      "sdpa",
+      "scaleddotproductattention",
+      "dotproductattention",
+      "flashattention",
+      "flashattention2",
+      "fmha",
+      "mha",
+      "multihead",
+      "multiheadattention",
+      "selfattention",
+      "crossattention",
+      "causalattention",
+      "gqa",
+      "groupqueryattention",
+      "groupedqueryattention",
+      "mqa",
+      "multiqueryattention",
+      "pagedattention",
+      "windowattention",
+      "slidingwindow",
+      "attn"}},
     {"norms",
      "norm",
      {"LayerNormalization", "RMSNormalization"},
-     {"norm", "normalization", "normalizations", "layernorm", "layernorms", "layernormalization", "rmsnorm", "rmsnormalization", "ln", "rms",
-      "skiplayernorm", "skiplayernormalization", "simplifiedlayernormalization", "embedlayernorm", "groupnorm", "addnorm", "t5layernorm"}},
+     {"norm", "normalization", "normalizations", "layernorm", "layernorms", "layernormalization", "rmsnorm", "rmsnormalization", "ln",
+      "rms", "skiplayernorm", "skiplayernormalization", "simplifiedlayernormalization", "embedlayernorm", "groupnorm", "addnorm",
+      "t5layernorm"}},
     {"gelu", "GELU", {"Gelu"}, {"gelus", "geluexact", "gelutanh", "gelunew", "fastgelu", "biasgelu", "geluapproximation"}},
     {"silu", "SiLU", {"Swish"}, {"swish", "quickgelu", "swiglu", "hardswish"}},
     {"rotary",
@@ -29,7 +49,10 @@ const BlockKind kBlockKinds[] = {
      {"RotaryEmbedding"},
      {"rope", "rotaryembedding", "rotaryembeddings", "rotarypositionembedding", "rotarypositionalembedding", "rotate", "ropes"}},
     {"activations", "activation", {"Gelu", "Swish"}, {"activation", "activationfunctions", "nonlinearities"}},
-    {"convolutions", "convolution", {"FusedConv"}, {"conv", "convs", "convolution", "convbn", "convrelu", "fusedconv", "batchnorm", "batchnormalization"}},
+    {"convolutions",
+     "convolution",
+     {"FusedConv"},
+     {"conv", "convs", "convolution", "convbn", "convrelu", "fusedconv", "batchnorm", "batchnormalization"}},
     {"experts", "experts", {"MoE"}, {"moe", "qmoe", "expert", "mixtureofexperts", "router", "routers", "gating", "sparsemoe"}},
     {"quantized", "quantized unit", {}, {"quantization", "quantizedunits", "qdq", "int8", "integers", "units", "quant"}},
 };
@@ -64,7 +87,8 @@ std::string option_for_opset(const Setup& setup, const OptimizeOptions& options,
   if (options.keep_opset) return "without --keep-opset";
   if (options.opset) return "without --opset";
   for (const RuntimeRelease& release : setup.target.runtime.releases)
-    if (release.opset >= opset) return fmt::format("--target {}@{}", setup.target.name.substr(0, setup.target.name.rfind('@')), release.version);
+    if (release.opset >= opset)
+      return fmt::format("--target {}@{}", setup.target.name.substr(0, setup.target.name.rfind('@')), release.version);
   return "";
 }
 

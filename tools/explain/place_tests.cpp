@@ -13,14 +13,42 @@ namespace {
 constexpr std::size_t kMostLookedAt = 96;  // operators between a Softmax and its products
 
 // What stands between products and a Softmax: scales, masks, caps, views and casts.
-constexpr std::array kBetween{"Add",      "Sub",       "Mul",     "Div",    "Where",  "Min",      "Max",    "Clip",    "Tanh",
-                              "Neg",      "Cast",      "Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten",
-                              "Expand",   "Slice",     "Split",   "Concat", "Pad",    "GatherElements", "QuantizeLinear", "DequantizeLinear"};
+constexpr std::array kBetween{"Add",
+                              "Sub",
+                              "Mul",
+                              "Div",
+                              "Where",
+                              "Min",
+                              "Max",
+                              "Clip",
+                              "Tanh",
+                              "Neg",
+                              "Cast",
+                              "Identity",
+                              "Dropout",
+                              "Reshape",
+                              "Transpose",
+                              "Squeeze",
+                              "Unsqueeze",
+                              "Flatten",
+                              "Expand",
+                              "Slice",
+                              "Split",
+                              "Concat",
+                              "Pad",
+                              "GatherElements",
+                              "QuantizeLinear",
+                              "DequantizeLinear"};
 constexpr std::array kProducts{"MatMul", "FusedMatMul", "TransposeMatMul", "Einsum", "Gemm", "MatMulInteger", "QLinearMatMul"};
 
 template <typename List>
 bool is_one_of(std::string_view op_type, const List& list) {
   return std::find(list.begin(), list.end(), op_type) != list.end();
+}
+
+// Of one operand, whatever it makes of it.
+bool is_simple(const Node& node) {
+  return node.inputs.size() == 1 && !is_one_of(node.op_type, std::array{"ArgMax", "NonZero", "Shape", "Size"});
 }
 
 }  // namespace
@@ -32,7 +60,8 @@ PlaceTests::PlaceTests(const Graph& graph) {
     if (!constants.contains(input.name)) varies_.insert(input.name);
   for (const Node& node : graph.nodes) {
     const auto is_varying = [&](const std::string& i) { return !i.empty() && !constants.contains(i); };
-    const bool has_body = std::any_of(node.attributes.begin(), node.attributes.end(), [](const Attribute& a) { return a.type == AttributeType::kGraph; });
+    const bool has_body =
+        std::any_of(node.attributes.begin(), node.attributes.end(), [](const Attribute& a) { return a.type == AttributeType::kGraph; });
     const bool varying = has_body || std::any_of(node.inputs.begin(), node.inputs.end(), is_varying);
     for (const std::string& output : node.outputs) {
       (varying ? varies_ : constants).insert(output);
@@ -47,7 +76,9 @@ PlaceTests::PlaceTests(const Graph& graph) {
 
 // Of two operands that vary; a sum of products counts as one.
 bool PlaceTests::is_product(const Node& node) const {
-  const auto count = [&](const Node& n) { return std::count_if(n.inputs.begin(), n.inputs.end(), [&](const std::string& i) { return varies(i); }); };
+  const auto count = [&](const Node& n) {
+    return std::count_if(n.inputs.begin(), n.inputs.end(), [&](const std::string& i) { return varies(i); });
+  };
   if (is_one_of(node.op_type, kProducts)) return count(node) >= 2;
   if (node.op_type != "ReduceSum" || node.inputs.empty()) return false;
   const auto maker = makers_.find(node.inputs[0]);
@@ -65,7 +96,7 @@ bool PlaceTests::has_scores(const Node& softmax) const {
     const Node& node = *maker->second;
     if (is_product(node)) return true;
     const bool mixes = is_one_of(node.op_type, kProducts) || node.op_type == "Conv";
-    if (mixes ? mixed : !is_one_of(node.op_type, kBetween)) continue;
+    if (mixes ? mixed : !is_simple(node) && !is_one_of(node.op_type, kBetween)) continue;
     for (const std::string& input : node.inputs)
       if (varies(input)) todo.emplace_back(input, mixed || mixes);
   }
@@ -82,7 +113,7 @@ bool PlaceTests::weighs_values(const Node& softmax) const {
     for (const Node* user : users->second) {
       if (is_product(*user)) return true;
       const bool mixes = is_one_of(user->op_type, kProducts) || user->op_type == "Conv";
-      if (mixes ? !mixed : is_one_of(user->op_type, kBetween) || user->op_type == "ReduceSum")
+      if (mixes ? !mixed : is_simple(*user) || is_one_of(user->op_type, kBetween) || user->op_type == "ReduceSum")
         for (const std::string& output : user->outputs) todo.emplace_back(output, mixed || mixes);
     }
   }
@@ -98,7 +129,9 @@ const std::string& PlaceTests::origin(const std::string& value) const {
   const std::string* at = &value;
   for (std::size_t steps = 0; steps < 4; ++steps) {
     const auto maker = makers_.find(*at);
-    if (maker == makers_.end() || !is_one_of(maker->second->op_type, std::array{"Identity", "Cast", "Mul", "DequantizeLinear", "QuantizeLinear"})) break;
+    if (maker == makers_.end() ||
+        !is_one_of(maker->second->op_type, std::array{"Identity", "Cast", "Mul", "DequantizeLinear", "QuantizeLinear"}))
+      break;
     const Node& node = *maker->second;
     const auto varying = [&](const std::string& i) { return varies(i); };
     if (std::count_if(node.inputs.begin(), node.inputs.end(), varying) != 1) break;
@@ -115,9 +148,12 @@ bool PlaceTests::activates(const Node& node) const {
     const auto users = users_.find(values[i]);
     if (users == users_.end()) continue;
     for (const Node* user : users->second) {
-      const auto is_other = [&](const std::string& input) { return input != values[i] && (tanh ? !varies(input) : origin(input) == origin(node.inputs[0])); };
+      const auto is_other = [&](const std::string& input) {
+        return input != values[i] && (tanh ? !varies(input) : origin(input) == origin(node.inputs[0]));
+      };
       if (user->op_type == (tanh ? "Add" : "Mul") && std::any_of(user->inputs.begin(), user->inputs.end(), is_other)) return true;
-      if (is_one_of(user->op_type, std::array{"Identity", "Cast", "DequantizeLinear", "QuantizeLinear"})) values.push_back(user->outputs[0]);
+      if (is_one_of(user->op_type, std::array{"Identity", "Cast", "DequantizeLinear", "QuantizeLinear"}))
+        values.push_back(user->outputs[0]);
     }
   }
   return false;

@@ -35,7 +35,13 @@ std::string_view family_of(const std::string& op_type) {
 class PlaceExplainer {
  public:
   PlaceExplainer(const FinishedRun& run, const Setup& setup, const WhyQuery& query, WhyReport& report)
-      : run_(run), g_(run.g), e_(run.g.egraph()), setup_(setup), model_(*run.lowered.model), query_(query), report_(report),
+      : run_(run),
+        g_(run.g),
+        e_(run.g.egraph()),
+        setup_(setup),
+        model_(*run.lowered.model),
+        query_(query),
+        report_(report),
         tests_(model_.graph) {
     for (const auto& [id, names] : run.lowered.names)
       if (!names.empty()) names_.try_emplace(e_.find(id), names.front());

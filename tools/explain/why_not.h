@@ -15,10 +15,10 @@
 namespace saturate {
 
 struct WhyQuery {
-  std::string op;      // an operator type, with or without domain
-  std::string rule;    // or a rule
-  std::string value;   // or a value of the model
-  bool brief = false;  // no alternative is priced, which is an extraction of its own, and not all places are looked at
+  std::string op;       // an operator type, with or without domain
+  std::string rule;     // or a rule
+  std::string value;    // or a value of the model
+  bool brief = false;   // no alternative is priced, which is an extraction of its own, and not all places are looked at
   bool family = false;  // of `op`: any operator of its family will do
   bool glance = false;  // brief, and of places where nothing was found no rule is sought that comes near
 };

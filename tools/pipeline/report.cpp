@@ -242,7 +242,7 @@ std::string place_text(const Measured& m) {
 }  // namespace
 
 std::string brief_measured(const Measured& m) {
-  if (m.unchanged) return fmt::format("nothing is faster {}: the original is returned", place_text(m));
+  if (m.unchanged) return fmt::format("nothing is faster than the original {}: unchanged", place_text(m));
   if (!std::isfinite(m.ratio.high)) return fmt::format("too few runs to tell {}", place_text(m));
   return fmt::format("{:.2f} [{:.2f}, {:.2f}] of the original {}", m.ratio.median, m.ratio.low, m.ratio.high, place_text(m));
 }
@@ -312,8 +312,10 @@ std::string in_full(const WholeReport& report) {
   if (!report.input.empty() && !report.output.empty()) tell("files", fmt::format("{} -> {}", report.input, report.output));
   if (report.verify) tell("verified", summary(*report.verify));
   tell("cost", predicted_text(prediction_of(r)));
+  tell("needs", needs_text(r));
   if (r.measured) tell("measured", measured_text(*r.measured));
-  if (!r.settled.release.empty()) tell("target", fmt::format("for {}{}{}", r.settled.release, r.settled.older.empty() ? "" : "; ", r.settled.older));
+  if (!r.settled.release.empty())
+    tell("target", fmt::format("for {}{}{}", r.settled.release, r.settled.older.empty() ? "" : "; ", r.settled.older));
   if (r.cost_of && r.cost_unit == "s") tell("prices", to_text(*r.cost_of));
   for (const std::string& warning : r.warnings) tell("warning", warning);
   if (report.verify)
@@ -327,7 +329,8 @@ std::string in_full(const WholeReport& report) {
 
 std::string format_report(const WholeReport& report, int verbosity, const Look& look) {
   const OptimizeReport& r = report.optimize;
-  std::string out = screen(report, look) + "\n" + wrapped_lines(printable(in_full(report)), look.width) + "\n" + operator_table(r.before, r.after) + "\n";
+  std::string out =
+      screen(report, look) + "\n" + wrapped_lines(printable(in_full(report)), look.width) + "\n" + operator_table(r.before, r.after) + "\n";
   if (const std::string fused = fused_table(r.before, r.after); !fused.empty()) out += fused + "\n";
   out += model_table(r) + "\n";
   std::string rest;

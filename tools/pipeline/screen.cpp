@@ -43,7 +43,7 @@ void add_verdict(const WholeReport& report, ScreenLines& lines) {
   const std::string said = lines.fitting("verified", texts);
   lines.add(ScreenLines::kMust, "verified", {said}, Tone::kGood);
   if (const std::string why = why_not_judged(v); !why.empty() && said.find(why) == std::string::npos)
-    lines.add(ScreenLines::kNote, "note", {why + "; judged by saturate alone"});
+    lines.add(ScreenLines::kDetail, "note", {why + "; judged by saturate alone"});
 }
 
 // ---- what changed
@@ -78,8 +78,8 @@ void add_prediction(const OptimizeReport& r, ScreenLines& lines) {
   const auto at = [&](const std::string& what) { return fmt::format("{} at {}{}", costs, what, same ? ", as before" : ""); };
   ScreenTexts texts;
   if (!sizes.empty())
-    texts = {at(fmt::format("{}{}", sizes, assumed ? " (assumed; --cost-at sets it)" : "")), at(fmt::format("{}{}", sizes, assumed ? " (assumed)" : "")),
-             at(sizes), at(assumed ? "assumed sizes" : "given sizes")};
+    texts = {at(fmt::format("{}{}", sizes, assumed ? " (assumed; --cost-at sets it)" : "")),
+             at(fmt::format("{}{}", sizes, assumed ? " (assumed)" : "")), at(sizes), at(assumed ? "assumed sizes" : "given sizes")};
   texts.push_back(costs + (same ? ", as before" : ""));
   lines.add(ScreenLines::kUsual, p.unit == "s" ? "time" : "cost", texts);
 }
@@ -122,11 +122,13 @@ std::vector<std::string> named(const Counts& counts, const Counts& others) {
   for (const Counts* all : {&counts, &others})
     for (const auto& [op, n] : *all) meant[bare(op)].insert(op);
   std::vector<std::pair<std::string, std::size_t>> ordered(counts.begin(), counts.end());
-  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return place_of_family(a.first) < place_of_family(b.first); });
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const auto& a, const auto& b) { return place_of_family(a.first) < place_of_family(b.first); });
   std::vector<std::string> out;
   for (const auto& [op, n] : ordered)
-    out.push_back(meant[bare(op)].size() == 1 ? fmt::format("{} {}", n, bare(op))
-                                              : fmt::format("{} {} ({})", n, bare(op), op == bare(op) ? "ai.onnx" : op.substr(0, op.rfind('.'))));
+    out.push_back(meant[bare(op)].size() == 1
+                      ? fmt::format("{} {}", n, bare(op))
+                      : fmt::format("{} {} ({})", n, bare(op), op == bare(op) ? "ai.onnx" : op.substr(0, op.rfind('.'))));
   return out;
 }
 
@@ -134,6 +136,13 @@ std::vector<std::string> named(const Counts& counts, const Counts& others) {
 std::string first_of(const std::vector<std::string>& list, std::size_t n) {
   const std::vector<std::string> shown(list.begin(), list.end() - static_cast<std::ptrdiff_t>(n));
   return fmt::format("{}{}", fmt::join(shown, ", "), n == 0 ? "" : fmt::format(", {} more", plural(n, "kind")));
+}
+
+// As people call them.
+std::string shorter(std::string text) {
+  constexpr std::string_view kLong = "Normalization", kShort = "Norm";
+  for (std::size_t at = 0; (at = text.find(kLong, at)) != std::string::npos; at += kShort.size()) text.replace(at, kLong.size(), kShort);
+  return text;
 }
 
 // What became more or less, where nothing was fused: "12 Cast, 3 Reshape less; 2 Gemm more".
@@ -172,15 +181,18 @@ void add_found(const OptimizeReport& r, ScreenLines& lines) {
   };
   ScreenTexts texts;
   if (!first.empty()) {
-    texts = {first_of(first, 0) + behind(0), first_of(first, 0)};
-    for (std::size_t n = 1; n < first.size(); ++n) texts.push_back(first_of(first, n));
+    texts = {first_of(first, 0) + behind(0), first_of(first, 0), shorter(first_of(first, 0))};
+    for (std::size_t n = 1; n < first.size(); ++n) texts.push_back(shorter(first_of(first, n)));
     lines.add(ScreenLines::kUsual, "found", texts);
     return;
   }
   std::string changes = other_changes(r, 4);
   if (changes.empty() && r.before.nodes == r.after.nodes) changes = "nothing to fuse";
-  if (changes.empty()) changes = fmt::format("{} fewer, which were computed twice or not needed", plural(r.before.nodes - r.after.nodes, "operator"));
-  texts = {changes + behind(0), changes};
+  if (changes.empty())
+    changes = fmt::format("{} fewer, which were computed twice or not needed", plural(r.before.nodes - r.after.nodes, "operator"));
+  for (std::size_t n = 0; n < std::max<std::size_t>(second.size(), 1); ++n)
+    for (const std::string& text : {changes + behind(n), shorter(changes + behind(n))}) texts.push_back(text);
+  texts.push_back(changes);
   for (const std::size_t most : {3U, 2U, 1U}) texts.push_back(other_changes(r, most));
   lines.add(ScreenLines::kUsual, changes == "nothing to fuse" ? "found" : "changed", texts);
 }
@@ -213,11 +225,12 @@ void add_left(const WholeReport& report, ScreenLines& lines) {
   }
   if (!told_newer && !saving(r).empty())
     lines.add(ScreenLines::kLeft, "newer",
-              {fmt::format("{} {} {} (--target {}@{})", r.needs.runtime, r.newer->release, saving(r), r.target.substr(0, r.target.rfind('@')),
-                           r.newer->release)});
+              {fmt::format("{} {} {} (--target {}@{})", r.needs.runtime, r.newer->release, saving(r),
+                           r.target.substr(0, r.target.rfind('@')), r.newer->release)});
   const std::string m = lines.path_for("saturate explain {}");
   if (const std::string what = list(Why::kTarget); !what.empty())
-    lines.add(ScreenLines::kLeft, "missing", {fmt::format("{}: {} does not take them as they would be", what, r.target), what + ": not for this target"});
+    lines.add(ScreenLines::kLeft, "missing",
+              {fmt::format("{}: {} does not take them as they would be", what, r.target), what + ": not for this target"});
   if (const std::string what = list(Why::kDearer); !what.empty())
     lines.add(ScreenLines::kLeft, "left", {fmt::format("{}: no faster here than spelled out", what), what + ": no faster here"});
   if (const std::string what = list(Why::kMissed); !what.empty())
@@ -226,16 +239,16 @@ void add_left(const WholeReport& report, ScreenLines& lines) {
 
 // ---- what it needs and takes for granted
 
-// "ONNX Runtime 1.23 or newer (opset 18 -> 23; --keep-opset stays at 18)".
-void add_needs(const OptimizeReport& r, ScreenLines& lines) {
+// The fullest first.
+ScreenTexts needs_texts(const OptimizeReport& r) {
   const auto change = [](std::string_view what, std::int64_t before, std::int64_t after) {
     return before == after || before == 0 ? fmt::format("{} {}", what, after) : fmt::format("{} {} -> {}", what, before, after);
   };
   // Others may load operators of com.microsoft and compute something else.
   const auto is_its_own = [](const auto& op) { return op.first.starts_with("com.microsoft"); };
   const bool alone = std::ranges::any_of(r.after.operators, is_its_own), higher = 0 < r.before.opset && r.before.opset < r.after.opset;
-  const std::string release =
-      r.needs.release.empty() ? fmt::format("a newer {} than is known", r.needs.runtime) : fmt::format("{} {} or newer", r.needs.runtime, r.needs.release);
+  const std::string release = r.needs.release.empty() ? fmt::format("a newer {} than is known", r.needs.runtime)
+                                                      : fmt::format("{} {} or newer", r.needs.runtime, r.needs.release);
   const std::string opset = r.after.opset > 0 ? change("opset", r.before.opset, r.after.opset) : "";  // ai.onnx.ml alone imports no ai.onnx
   const std::string ir = (opset.empty() ? "" : ", ") + change("IR", r.before.ir_version, r.after.ir_version);
   const auto text = [&](std::string_view only, const std::string& versions, const std::string& keep) {
@@ -244,9 +257,12 @@ void add_needs(const OptimizeReport& r, ScreenLines& lines) {
   };
   const std::string keep = higher ? fmt::format("--keep-opset stays at {}", r.before.opset) : "";
   const std::string brief = higher ? fmt::format("--keep-opset: {}", r.before.opset) : "";
-  lines.add(ScreenLines::kUsual, "needs",
-            {text(", no other runtime", opset + ir, keep), text(", no other runtime", opset, keep), text(" only", opset, keep),
-             text(" only", opset, brief), text(" only", opset, ""), release});
+  return {text(", no other runtime", opset + ir, keep),
+          text(", no other runtime", opset, keep),
+          text(" only", opset, keep),
+          text(" only", opset, brief),
+          text(" only", opset, ""),
+          release};
 }
 
 void add_assumes(const OptimizeReport& r, ScreenLines& lines) {
@@ -257,7 +273,8 @@ void add_assumes(const OptimizeReport& r, ScreenLines& lines) {
     lines.add(ScreenLines::kDetail, "assumes", {"nothing"});
     return;
   }
-  ScreenTexts texts{fmt::format("{} (-v in full; --no-assume forbids)", fmt::join(all, ", ")), fmt::format("{} (-v: in full)", fmt::join(all, ", "))};
+  ScreenTexts texts{fmt::format("{} (-v in full; --no-assume forbids)", fmt::join(all, ", ")),
+                    fmt::format("{} (-v: in full)", fmt::join(all, ", "))};
   for (std::size_t n = 1; n < all.size(); ++n)
     texts.push_back(fmt::format("{}, {} more (-v: in full)", fmt::join(all.begin(), all.end() - static_cast<std::ptrdiff_t>(n), ", "), n));
   lines.add(ScreenLines::kAssumes, "assumes", texts);
@@ -272,35 +289,43 @@ void add_stop(const OptimizeReport& r, ScreenLines& lines) {
                                                                           : "";
   if (r.run.stop == StopReason::kSaturated) return;
   if (flag.empty()) {
-    lines.add(ScreenLines::kWarning, "search", {fmt::format("stopped early: {}; what was found until then is in the result", to_string(r.run.stop))});
+    lines.add(ScreenLines::kWarning, "search",
+              {fmt::format("stopped early: {}; what was found until then is in the result", to_string(r.run.stop))});
     return;
   }
-  lines.add(ScreenLines::kExtra, "search",
-            {fmt::format("stopped at the {}; a larger {} may find more", to_string(r.run.stop), flag)});
+  lines.add(ScreenLines::kUsual, "search", {fmt::format("stopped at the {}; a larger {} may find more", to_string(r.run.stop), flag)});
 }
 
 void add_asked_for(const OptimizeReport& r, ScreenLines& lines) {
+  // A release that nobody named and that is not the one which is here.
+  if (r.settled.release.find(", since") != std::string::npos || r.settled.release.find("taken as") != std::string::npos)
+    lines.add(ScreenLines::kExtra, "target", {fmt::format("for {}; {}", r.settled.release, r.settled.older), "for " + r.settled.release});
   if (r.measured) lines.add(ScreenLines::kUsual, "measured", {measured_text(*r.measured), brief_measured(*r.measured)});
   if (r.refused_after && *r.refused_before + *r.refused_after > 0)
-    lines.add(ScreenLines::kExtra, "refused",
+    lines.add(ScreenLines::kUsual, "refused",
               {fmt::format("{} -> {} operators that {} can't express", *r.refused_before, *r.refused_after, r.target)});
   for (const OptimizeReport::Unwanted& u : r.unwanted)
     lines.add(ScreenLines::kExtra, "unwanted",
-              {fmt::format("{} {} ({}): cheaper than another form or without one", u.count, u.op, u.wish), fmt::format("{} {} ({})", u.count, u.op, u.wish)});
+              {fmt::format("{} {} ({}): cheaper than another form or without one", u.count, u.op, u.wish),
+               fmt::format("{} {} ({})", u.count, u.op, u.wish)});
   if (!r.io_rank) return;
   const IoRank& io = *r.io_rank;
   if (!io.inputs.empty() || !io.outputs.empty())
-    lines.add(ScreenLines::kUsual, "rank", {fmt::format("{} and {} changed as asked (--io-rank {}; -v: which)", plural(io.inputs.size(), "input"),
-                                            plural(io.outputs.size(), "output"), io.rank)});
+    lines.add(ScreenLines::kUsual, "rank",
+              {fmt::format("{} and {} changed as asked (--io-rank {}; -v: which)", plural(io.inputs.size(), "input"),
+                           plural(io.outputs.size(), "output"), io.rank)});
   if (!io.kept.empty())
-    lines.add(ScreenLines::kWarning, "rank", {fmt::format("not changed: '{}' ({}){}", io.kept.front().name, io.kept.front().because,
-                                              io.kept.size() > 1 ? fmt::format(", {} more: -v", io.kept.size() - 1) : "")});
+    lines.add(ScreenLines::kWarning, "rank",
+              {fmt::format("not changed: '{}' ({}){}", io.kept.front().name, io.kept.front().because,
+                           io.kept.size() > 1 ? fmt::format(", {} more: -v", io.kept.size() - 1) : "")});
 }
 
 void add_next(const WholeReport& report, ScreenLines& lines) {
   const std::string m = report.input.empty() ? "MODEL" : report.input, out = report.output;
   const bool files = !out.empty() && out != "-" && m != "-";
-  const auto diff = [&](const std::string& a, const std::string& b) { return fmt::format("saturate explain {}: why; saturate diff {} {}", a, a, b); };
+  const auto diff = [&](const std::string& a, const std::string& b) {
+    return fmt::format("saturate explain {}: why; saturate diff {} {}", a, a, b);
+  };
   ScreenTexts texts;
   if (files) texts = {diff(m, out) + "; -v: more", diff(m, out)};
   texts.push_back(fmt::format("saturate explain {}: what was fused, what not, and why", m));
@@ -309,6 +334,8 @@ void add_next(const WholeReport& report, ScreenLines& lines) {
 }
 
 }  // namespace
+
+std::string needs_text(const OptimizeReport& report) { return needs_texts(report).front(); }
 
 std::string screen(const WholeReport& report, const Look& look) {
   const OptimizeReport& r = report.optimize;
@@ -324,12 +351,15 @@ std::string screen(const WholeReport& report, const Look& look) {
   add_prediction(r, lines);
   add_asked_for(r, lines);
   add_weights(r, lines);
-  lines.several(ScreenLines::kWarning, "warning", r.warnings, Tone::kBad);
+  std::vector<std::string> warnings = r.warnings;  // first of what verification found
+  std::stable_partition(warnings.begin(), warnings.end(),
+                        [](const std::string& w) { return w.starts_with("rule ") || w.starts_with("assumption "); });
+  lines.several(ScreenLines::kWarning, "warning", warnings, Tone::kBad);
   add_stop(r, lines);
   if (report.verify) lines.several(ScreenLines::kNote, "note", report.verify->notes, Tone::kLabel);
   add_found(r, lines);
   add_left(report, lines);
-  add_needs(r, lines);
+  lines.add(ScreenLines::kUsual, "needs", needs_texts(r));
   add_assumes(r, lines);
   add_next(report, lines);
   return std::move(lines).text();

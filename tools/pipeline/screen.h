@@ -10,5 +10,7 @@ namespace saturate {
 
 // Safe to print: names are made printable, and colours stand around them where the look has any.
 std::string screen(const WholeReport& report, const Look& look);
+// "ONNX Runtime 1.23 or newer (opset 18 -> 23, IR 10 -> 11; --keep-opset stays at 18)".
+std::string needs_text(const OptimizeReport& report);
 
 }  // namespace saturate

@@ -71,14 +71,15 @@ void ScreenLines::add(Rank rank, std::string_view label, const std::vector<std::
 }
 
 void ScreenLines::several(Rank rank, std::string_view label, const std::vector<std::string>& texts, Tone tone) {
-  if (texts.empty()) return;
-  const std::string more = texts.size() > 1 ? fmt::format(" ({} more: -v)", texts.size() - 1) : "";
-  lines_.push_back({rank, std::string(label), in_lines(printable(texts.front() + more), kWidth - kLabel, 0), tone});
+  const std::size_t room = kWidth - kLabel;
+  if (texts.size() == 1) lines_.push_back({rank, std::string(label), in_lines(printable(texts[0]), room, 0), tone});
+  if (texts.size() < 2) return;
+  const std::string more = texts.size() > kMostOfOne ? fmt::format(" ({} more: -v)", texts.size() - kMostOfOne) : "";
+  lines_.push_back({rank, std::string(label), cut(printable(texts[0]), room), tone});
+  lines_.push_back({rank, std::string(label), cut(printable(texts[1]), room - more.size()) + more, tone});
 }
 
-void ScreenLines::bad(const std::string& text) {
-  lines_.push_back({kMust, "", in_lines(printable(text), kWidth, 2), Tone::kBad, true});
-}
+void ScreenLines::bad(const std::string& text) { lines_.push_back({kMust, "", in_lines(printable(text), kWidth, 2), Tone::kBad, true}); }
 
 void ScreenLines::files(const std::string& input, const std::string& output, const std::vector<std::string>& ends) {
   input_ = input;

@@ -19,7 +19,7 @@ class ScreenLines {
   // The first text that fits behind the label; where none does, the last one, cut. Texts may hold names out of files.
   void add(Rank rank, std::string_view label, const std::vector<std::string>& texts, Tone tone = Tone::kLabel);
   std::string fitting(std::string_view label, const std::vector<std::string>& texts) const;
-  // Sentences of any length: the first takes up to two lines, and of the others it is told that they are there.
+  // Sentences of any length: one takes up to two lines, the first two of several a line each, and the others are told to be there.
   void several(Rank rank, std::string_view label, const std::vector<std::string>& texts, Tone tone);
   // Before all others, in up to two lines.
   void bad(const std::string& text);
