@@ -322,5 +322,74 @@ def test_a_question_is_answered_without_lists(tmp_path):
     (place,) = json.loads(run_ok("explain", DATA / "bart_encoder.onnx", "--value", "layer_norm_1", "--json").stdout)["places"]
     matched = [miss["matched"] for miss in place["nearest"]]
     assert len(matched) == 3 and matched == sorted(matched, reverse=True) and matched[0] > 1
-    listed = run_ok("explain", DATA / "bart_encoder.onnx").stdout
+    listed = run_ok("explain", DATA / "bart_encoder.onnx", "-v").stdout
     assert "made by rule" in listed and "applied" in listed and "matches" not in listed  # of as many matches as applications
+
+
+def kinds(path, *words):
+    return {k["kind"]: k for k in json.loads(run_ok("explain", path, "--json", *words).stdout)["kinds"]}
+
+
+def lines_of(path, *words):
+    """The lines without a question, by kind."""
+    text = run_ok("explain", path, *words).stdout
+    assert len(text.splitlines()) <= 14, text
+    return {line.split()[0]: line.strip() for line in text.splitlines() if line.startswith("  ")}
+
+
+def test_a_line_for_each_kind(tmp_path):
+    lines = lines_of(DATA / "bart_encoder.onnx", "--target", "ort-cpu@1.31")
+    assert lines["attention"].endswith("2 of 2: 2 Attention") and lines["norms"].endswith("5 of 5: 5 LayerNormalization")
+    assert lines["activations"].endswith("2 of 2: 2 BiasGelu") and "rotary, convolutions, experts, quantized" in lines["none"]
+    told = kinds(DATA / "bart_encoder.onnx", "--target", "ort-cpu@1.31")
+    assert list(told) == ["attention", "norms", "activations"] and told["norms"]["operators"] == {"LayerNormalization": 5} and told["attention"]["rest"] == []
+
+
+def test_the_option_that_helps_and_the_reason(tmp_path):
+    words = ("--target", "ort-cpu@1.20", "--skip-fusion", "MultiHeadAttention", "--cost", "nodes")
+    (rest,) = kinds(attention(tmp_path), *words)["attention"]["rest"]
+    assert rest["reason"] == "needs opset 23" and rest["help"] == "--target ort-cpu@1.23" and rest["what"] == "Attention"
+    assert "1 Attention missing: needs opset 23, --target ort-cpu@1.23" in lines_of(attention(tmp_path), *words)["attention"]
+    (rest,) = kinds(attention(tmp_path, "Sigmoid"), "--cost", "nodes")["attention"]["rest"]
+    assert rest["reason"] == "'between' is Sigmoid, not MatMul" and rest["place"] == "weights" and rest["help"] is None
+
+
+def test_convolutions_experts_and_quantized_units(tmp_path):
+    x = lambda name, *shape: value(name, TensorProto.FLOAT, list(shape))
+    n = helper.make_node
+    w = np.random.default_rng(0).normal(size=(3, 3, 1, 1)).astype(np.float32)
+    ones = [tensor(name, np.full(3, number, np.float32)) for name, number in (("g", 1.5), ("b", 0.5), ("m", 0.25), ("v", 2))]
+    nodes = [n("Conv", ["x", "w"], ["c"]), n("BatchNormalization", ["c", "g", "b", "m", "v"], ["n"]), n("Relu", ["n"], ["r"]), n("Conv", ["r", "w"], ["y"])]
+    onnx.save(make_model(nodes, [x("x", 1, 3, 8, 8)], [x("y", 1, 3, 8, 8)], [tensor("w", w), *ones]), tmp_path / "conv.onnx")
+    told = kinds(tmp_path / "conv.onnx", "--target", "ort-cpu@1.31")["convolutions"]
+    assert (told["expected"], told["found"]) == (2, 2) and told["operators"] == {"BatchNormalization folded": 1, "FusedConv": 1}
+    told = kinds(tmp_path / "conv.onnx", "--target", "onnx")["convolutions"]
+    assert told["found"] == 1 and told["rest"][0]["reason"] == "onnx has no FusedConv"
+    nodes = [n("MatMul", ["x", "w"], ["l"]), n("Softmax", ["l"], ["p"]), n("TopK", ["p", "k"], ["v", "i"])]
+    onnx.save(make_model(nodes, [x("x", "n", 4)], [x("v", "n", 2)], [tensor("w", np.eye(4, dtype=np.float32)), tensor("k", np.array([2]))]), tmp_path / "router.onnx")
+    assert list(kinds(tmp_path / "router.onnx")) == ["experts"]  # no missed attention
+    assert json.loads(run_ok("explain", tmp_path / "router.onnx", "attention", "--json").stdout)["places"] == []
+    assert "no rule makes MoE" in run_ok("explain", tmp_path / "router.onnx", "mixture-of-experts").stdout
+
+
+WORDS = {"attention": ["attention", "SDPA", "FlashAttention", "flash-attention", "MHA", "GQA", "MultiHeadAttention", "scaled_dot_product_attention", "self-attention"],
+         "rotary": ["rotary", "RoPE", "RotaryEmbedding"], "norms": ["norms", "LayerNorm", "layer_norm", "RMSNorm", "LN"], "gelu": ["gelu", "GELU", "FastGelu"], "silu": ["SiLU", "swish"]}  # fmt: skip
+
+
+@pytest.mark.parametrize("word", [word for words in WORDS.values() for word in words])
+def test_a_bare_word_is_a_question(word):
+    kind = next(kind for kind, words in WORDS.items() if word in words)
+    places = json.loads(run_ok("explain", DATA / "bart_encoder.onnx", word, "--json").stdout)["places"]
+    assert len(places) == {"attention": 2, "norms": 5, "gelu": 2}.get(kind, 0)
+
+
+def test_words_of_the_field_do_for_op_and_a_value_for_a_question(tmp_path):
+    path = attention(tmp_path)
+    for words in (("--op", "SDPA"), ("--op", "FlashAttention")):
+        assert [p["value"] for p in explain(path, *words, "--cost", "nodes")["places"]] == ["weights"]
+    assert explain(path, "scaled")["places"][0]["value"] == "scaled"
+    assert explain(path, "sdpa_of_product[bias]")["anchors"] == "places of rule sdpa_of_product[bias]"
+    done = run("explain", path, "atention")
+    assert done.returncode == 2 and "did you mean 'attention'?" in done.stderr
+    done = run("explain", path, "attention", "--op", "Gelu")
+    assert done.returncode == 2 and "no place" in done.stderr

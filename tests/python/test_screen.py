@@ -61,7 +61,7 @@ def test_what_was_found_and_what_was_there(tmp_path):
     found = re.search(r"found (.*) newer", said(done))[1]
     assert "EmbedLayerNorm" in found and "BiasGelu" in found
     again = run_ok(tmp_path / "out.onnx", tmp_path / "again.onnx", "--cost", "nodes")
-    assert re.search(r"found nothing to fuse \(2 Attention, 1 EmbedLayerNorm, .* were there\)", said(again))
+    assert re.search(r"found nothing to fuse \(2 Attention, .* were there\)", said(again))
 
 
 def test_one_operator_was_there(tmp_path):

@@ -239,7 +239,7 @@ struct ExplainArgs {
   CommonArgs common;
   SaturateArgs saturate;
   ShapeArgs shapes;
-  std::string input, op, rule, value;
+  std::string input, question, op, rule, value;
   std::optional<std::int64_t> io_rank;
 };
 

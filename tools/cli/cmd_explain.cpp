@@ -5,6 +5,7 @@
 #include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
 #include "tools/explain/inspect.h"
+#include "tools/explain/summary.h"
 #include "tools/explain/why_not.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
@@ -28,16 +29,17 @@ std::size_t count_wanted(const GraphStats& stats, const std::string& asked) {
   return count;
 }
 
-void print(const ExplainArgs& args, const OptimizeReport& report, const SettledTarget& settled) {
+void print(const ExplainArgs& args, const WhyQuery& query, const OptimizeReport& report, const SettledTarget& settled) {
   std::vector<std::vector<std::string>> rows{{"operator", "made by rule", "output"}};
   for (const OptimizeReport::Made& made : report.made)
-    if (wanted(made.op_type, args.op)) rows.push_back({made.op_type, made.rule.empty() ? "(given)" : made.rule, made.output});
-  if (!args.op.empty())
-    print_text(fmt::format("{}: {} in {}, {} in the result, {} of them made by rules\n\n", args.op, count_wanted(report.before, args.op),
-                           args.input, count_wanted(report.after, args.op), rows.size() - 1));
-  const bool is_list = args.rule.empty() && args.value.empty();  // else it is no answer
+    if (wanted(made.op_type, query.op)) rows.push_back({made.op_type, made.rule.empty() ? "(given)" : made.rule, made.output});
+  if (!query.op.empty())
+    print_text(fmt::format("{}: {} in {}, {} in the result, {} of them made by rules\n\n", query.op, count_wanted(report.before, query.op),
+                           args.input, count_wanted(report.after, query.op), rows.size() - 1));
+  const bool is_list =
+      query.rule.empty() && query.value.empty() && (!query.op.empty() || args.common.verbosity > 0);  // else it is no answer
   if (is_list && rows.size() > 1) print_text(format_table(rows, 3, args.common.look().width) + "\n");
-  if (is_list && args.op.empty()) {
+  if (is_list && query.op.empty()) {
     rows = {{"rule", "applied"}};
     for (const RuleStats& rule : fired_rules(report.run)) rows.push_back({rule.name, applied_text(rule)});
     print_text(rows.size() > 1 ? format_table(rows) : "no rule fired\n");
@@ -45,8 +47,8 @@ void print(const ExplainArgs& args, const OptimizeReport& report, const SettledT
   const std::string_view stop = to_string(report.run.stop);
   const std::string end =
       fmt::format("stopped: {} after {} iterations; {}", stop, report.run.iterations.size(), predicted_text(prediction_of(report)));
-  print_text(fmt::format("\n{}\n", wrapped(end, args.common.look().width, 2)));
-  if (!settled.release.empty()) print_text(fmt::format("{}: for {}\n", settled.given, settled.release));
+  if (args.common.verbosity > 0 || !query.op.empty()) print_text(fmt::format("\n{}\n", wrapped(end, args.common.look().width, 2)));
+  if (args.common.verbosity > 0 && !settled.release.empty()) print_text(fmt::format("{}: for {}\n", settled.given, settled.release));
   for (const std::string& warning : report.warnings) print_text(fmt::format("warning: {}\n", warning));
 }
 
@@ -67,6 +69,8 @@ json report_json(const std::string& path, const OptimizeReport& report, const st
           {"warnings", report.warnings}};
 }
 
+bool asks_nothing(const WhyQuery& q) { return q.op.empty() && q.rule.empty() && q.value.empty() && q.kind.empty(); }
+
 json whole_json(const std::string& path, const WhyReport& why, const std::string& op) {
   json out = report_json(path, why.run, op);
   out.update(to_json(why));
@@ -76,11 +80,55 @@ json whole_json(const std::string& path, const WhyReport& why, const std::string
 }  // namespace
 
 absl::StatusOr<json> explain_json(const std::string& path, const Model& model, const Setup& setup, const OptimizeOptions& options,
-                                  const WhyQuery& query) {
-  absl::StatusOr<WhyReport> why = why_not(model, setup, options, query);
+                                  const WhyQuery& given) {
+  const absl::StatusOr<WhyQuery> query = understood(given, "", model, setup.rules);
+  if (!query.ok()) return query.status();
+  if (asks_nothing(*query)) {
+    absl::StatusOr<Summary> summary = summarize(model, setup, options);
+    if (!summary.ok()) return summary.status();
+    json out = report_json(path, summary->run, "");
+    out.update(to_json(WhyReport()));
+    out["kinds"] = to_json(summary->kinds);
+    return out;
+  }
+  absl::StatusOr<WhyReport> why = why_not(model, setup, options, *query);
   if (!why.ok()) return why.status();
-  return whole_json(path, *why, query.op);
+  return whole_json(path, *why, query->op);
 }
+
+namespace {
+
+bool is_cancelled(const ExplainArgs& args) { return args.common.cancel && *args.common.cancel; }
+
+// Without a question, or of a kind that is counted.
+int explain_kinds(const ExplainArgs& args, const Model& model, const Setup& setup, const std::string& kind) {
+  absl::StatusOr<Summary> summary = summarize(model, setup, optimize_options(args.saturate, args.common));
+  if (!summary.ok()) return fail(summary.status(), args.input, "");
+  if (is_cancelled(args)) return fail(kExitInterrupted, args.input, "interrupted", "");
+  if (!kind.empty()) std::erase_if(summary->kinds, [&](const KindSummary& k) { return k.kind != kind; });
+  if (args.common.json) {
+    json out = report_json(args.input, summary->run, "");
+    out.update(to_json(WhyReport()));
+    out["kinds"] = to_json(summary->kinds);
+    print_json(out);
+    return kExitOk;
+  }
+  if (args.common.quiet()) return kExitOk;
+  const std::size_t width = args.common.look().width;
+  if (kind.empty())
+    print_text(wrapped(fmt::format("{}: {}", args.input, predicted_text(prediction_of(summary->run))), width, 2) + "\n" +
+               wrapped_lines(format_summary(*summary), width));
+  else
+    print_text(
+        wrapped_lines(summary->kinds.empty() ? fmt::format("{}: none in the model\n", kind) : format_whole(summary->kinds[0]), width));
+  if (args.common.verbosity > 0)
+    print(args, {}, summary->run, setup.settled);
+  else if (kind.empty())
+    print_text(fmt::format("  {:<13} saturate explain MODEL attention, or another kind, or a value; -v: operators, rules\n", "more"));
+  return kExitOk;
+}
+
+}  // namespace
 
 int explain_command(const ExplainArgs& args) {
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
@@ -90,16 +138,23 @@ int explain_command(const ExplainArgs& args) {
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
   if (args.io_rank) model = with_io_rank(*std::move(model), *args.io_rank);
   if (!model.ok()) return fail(model.status(), args.input, "");
-  absl::StatusOr<WhyReport> why = why_not(*model, *setup, optimize_options(args.saturate, args.common), {args.op, args.rule, args.value});
+  WhyQuery given{args.op, args.rule, args.value};
+  if (!args.question.empty() && !asks_nothing(given))
+    return fail(kExitUsage, "", fmt::format("{}: there is no place for this word beside a question", args.question), "");
+  absl::StatusOr<WhyQuery> query = understood(given, args.question, *model, setup->rules);
+  if (!query.ok()) return fail(query.status(), "", "");
+  const BlockKind* kind = find_kind(query->kind);
+  if (asks_nothing(*query) || (kind && kind->asked.empty())) return explain_kinds(args, *model, *setup, query->kind);
+  absl::StatusOr<WhyReport> why = why_not(*model, *setup, optimize_options(args.saturate, args.common), *query);
   if (!why.ok()) return fail(why.status(), args.input, "");
-  if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");
+  if (is_cancelled(args)) return fail(kExitInterrupted, args.input, "interrupted", "");
   if (args.common.json) {
-    print_json(whole_json(args.input, *why, args.op));
+    print_json(whole_json(args.input, *why, query->op));
     return kExitOk;
   }
   if (args.common.quiet()) return kExitOk;
   if (!why->anchors.empty()) print_text(wrapped_lines(format_why(*why), args.common.look().width) + "\n");
-  print(args, why->run, setup->settled);
+  print(args, *query, why->run, setup->settled);
   return kExitOk;
 }
 

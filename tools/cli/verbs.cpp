@@ -507,15 +507,15 @@ void add_cost(CLI::App& app, CostArgs& args) {
 }
 
 void add_explain(CLI::App& app, ExplainArgs& args) {
-  CLI::App* verb =
-      app.add_subcommand("explain",
-                         "tell which rules made the operators of the result, and why others were not made\n\nOptimizes the "
-                         "model without writing it, and lists the operators that rules made and the rules that fired. With --op, --rule "
-                         "or --value it goes to each place where that might have happened (each Softmax for Attention) and tells the chain "
-                         "of rules, what the alternative would cost, or the rules that come nearest and the condition that fails there. In "
-                         "a quantized model it tells of each operator there, too, "
-                         "which integer kernel the target's runtime makes of it, or why none.");
+  CLI::App* verb = app.add_subcommand(
+      "explain",
+      "tell what was fused, what was not, and why\n\nOptimizes the model without writing it, and tells of each kind of block "
+      "(attention, norms, activations, rotary, convolutions, experts, quantized) how many of its places were fused, "
+      "and why the others were not. Asked of one of them, in your words (SDPA, LayerNorm, RoPE), of a value, an operator or a "
+      "rule, it goes to each place and tells the chain of rules, what the alternative would cost, or the rules that come "
+      "nearest and the condition that fails there. -v: the operators that rules made, and the rules that fired.");
   verb->add_option("IN.onnx", args.input, "the model")->required();
+  verb->add_option("QUESTION", args.question, "a kind of block, or a value, an operator or a rule");
   auto* op = verb->add_option("--op", args.op, "operators of this type, with or without domain")->type_name("OP");
   auto* rule = verb->add_option("--rule", args.rule, "where this rule applies or nearly does")->type_name("NAME")->excludes(op);
   verb->add_option("--value", args.value, "what is known of this value of the model")->type_name("NAME")->excludes(op)->excludes(rule);
@@ -523,7 +523,8 @@ void add_explain(CLI::App& app, ExplainArgs& args) {
   add_shapes(verb, args.shapes, "fix the size");
   add_io_rank(verb, args.io_rank, ", as for `saturate --io-rank`");
   add_common(verb, args.common, true);
-  verb->footer("saturate explain bart.onnx --op Attention\nsaturate explain bart.onnx --rule sdpa_of_product --json");
+  verb->footer(
+      "saturate explain bart.onnx\nsaturate explain bart.onnx attention\nsaturate explain bart.onnx --rule sdpa_of_product --json");
 }
 
 void add_targets(CLI::App& app, TargetsArgs& args) {

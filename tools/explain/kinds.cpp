@@ -53,7 +53,7 @@ const BlockKind kBlockKinds[] = {
      "convolution",
      {"FusedConv"},
      {"conv", "convs", "convolution", "convbn", "convrelu", "fusedconv", "batchnorm", "batchnormalization"}},
-    {"experts", "experts", {"MoE"}, {"moe", "qmoe", "expert", "mixtureofexperts", "router", "routers", "gating", "sparsemoe"}},
+    {"experts", "experts", {}, {"moe", "qmoe", "expert", "mixtureofexperts", "router", "routers", "gating", "sparsemoe"}},
     {"quantized", "quantized unit", {}, {"quantization", "quantizedunits", "qdq", "int8", "integers", "units", "quant"}},
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "egraph/explain.h"
 #include "fmt/format.h"
@@ -14,6 +15,7 @@
 #include "tools/explain/closure.h"
 #include "tools/explain/place_tests.h"
 #include "tools/explain/quantization.h"
+#include "tools/explain/summary.h"
 #include "tools/pipeline/fused.h"
 #include "tools/pipeline/graph_stats.h"
 #include "tools/pipeline/prediction.h"
@@ -534,15 +536,20 @@ bool has_value(const Graph& graph, const std::string& value) {
          std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](const ValueInfo& v) { return v.name == value; });
 }
 
-// An operator that is asked for stands in the standard, in the model or in a rule.
-absl::Status check_operator(const Model& model, const RuleSet& rules, const std::string& asked) {
-  if (asked.empty()) return absl::OkStatus();
+// Operators that can be asked for stand in the standard, in the model or in a rule.
+std::set<std::string> askable_operators(const Model& model, const RuleSet& rules) {
   std::set<std::string> known;
   for (const char* domain : {"", "com.microsoft", "ai.onnx.ml"})
     for (const std::string& name : operator_names(domain)) known.insert(name);
   for (const std::string& name : rules.made_operators()) known.insert(name.substr(name.rfind('.') + 1));
   for (const auto& [name, count] : graph_stats(model).operators) known.insert(name.substr(name.rfind('.') + 1));
   for (const Function& f : model.functions) known.insert(f.name);
+  return known;
+}
+
+absl::Status check_operator(const Model& model, const RuleSet& rules, const std::string& asked) {
+  if (asked.empty()) return absl::OkStatus();
+  const std::set<std::string> known = askable_operators(model, rules);
   const std::string name = asked.substr(asked.rfind('.') + 1);
   if (known.contains(name)) return absl::OkStatus();
   return wrong_usage(fmt::format("--op {}: no operator of this name is known; {}", asked,
@@ -564,6 +571,28 @@ void ask_places(const FinishedRun& run, const Setup& setup, const WhyQuery& quer
   PlaceExplainer(run, setup, query, report).ask();
 }
 
+absl::StatusOr<WhyQuery> understood(WhyQuery query, const std::string& word, const Model& model, const RuleSet& rules) {
+  const auto is_operator = [&](const std::string& op) { return askable_operators(model, rules).contains(op.substr(op.rfind('.') + 1)); };
+  if (!query.op.empty() && !is_operator(query.op) && find_kind(query.op)) query.kind = find_kind(std::exchange(query.op, ""))->name;
+  if (word.empty()) return query;
+  if (const BlockKind* kind = find_kind(word))
+    query.kind = kind->name;
+  else if (has_value(model.graph, word))
+    query.value = word;
+  else if (is_operator(word))
+    query.op = word;
+  else if (!rules.show(word).empty())
+    query.rule = word;
+  else {
+    std::vector<std::string> words = words_of_kinds(), values = value_names(model.graph);
+    words.insert(words.end(), values.begin(), values.end());
+    return wrong_usage(fmt::format(
+        "{}: neither a kind of block nor a value, operator or rule; {}", word,
+        what_instead(word, words, "kinds are attention, norms, gelu, silu, activations, rotary, convolutions, experts, quantized")));
+  }
+  return query;
+}
+
 absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query) {
   if (!query.value.empty() && !has_value(model.graph, query.value))
     return wrong_usage(fmt::format("--value {}: the model has no such value; {}", query.value,
@@ -572,7 +601,10 @@ absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, Optimi
     return wrong_usage(fmt::format("--rule {}: {}", query.rule, no_such_rule(setup.rules, query.rule)));
   if (absl::Status s = check_operator(model, setup.rules, query.op); !s.ok()) return s;
   WhyReport report;
-  options.observe = [&](const FinishedRun& run) { ask_places(run, setup, query, report); };
+  const BlockKind* kind = find_kind(query.kind);
+  options.observe = [&](const FinishedRun& run) {
+    kind ? ask_kind(run, setup, *kind, false, report) : ask_places(run, setup, query, report);
+  };
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
   if (!result.ok()) return result.status();
   report.run = std::move(result->report);

@@ -15,12 +15,13 @@
 namespace saturate {
 
 struct WhyQuery {
-  std::string op;       // an operator type, with or without domain
-  std::string rule;     // or a rule
-  std::string value;    // or a value of the model
-  bool brief = false;   // no alternative is priced, which is an extraction of its own, and not all places are looked at
-  bool family = false;  // of `op`: any operator of its family will do
-  bool glance = false;  // brief, and of places where nothing was found no rule is sought that comes near
+  std::string op = {};     // an operator type, with or without domain
+  std::string rule = {};   // or a rule
+  std::string value = {};  // or a value of the model
+  std::string kind = {};   // or a kind of block (kinds.h)
+  bool brief = false;      // no alternative is priced, which is an extraction of its own, and not all places are looked at
+  bool family = false;     // of `op`: any operator of its family will do
+  bool glance = false;     // brief, and of places where nothing was found no rule is sought that comes near
 };
 
 struct WhyMiss {
@@ -63,6 +64,10 @@ struct WhyReport {
 
 // Optimizes the model and looks at the places where the query might have applied, in the main graph and in the bodies of If, Loop and Scan.
 absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query);
+
+// The query with `op` as a kind where it is no operator, but a word for one; with `word` as whatever it names: a kind, an operator, a value
+// or a rule. wrong_usage() where it is none of them.
+absl::StatusOr<WhyQuery> understood(WhyQuery query, const std::string& word, const Model& model, const RuleSet& rules);
 
 // The places of one finished run, added to the report.
 void ask_places(const FinishedRun& run, const Setup& setup, const WhyQuery& query, WhyReport& report);
