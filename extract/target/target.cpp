@@ -410,17 +410,17 @@ absl::Status find_cost_model(Target& target, const std::string& path) {
 
 // What others call what we have, and runtimes that have no target of their own.
 std::string other_target(const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOtherNames{{{"cpu", "ort-cpu"},
-                                                                                      {"cuda", "ort-cuda"},
-                                                                                      {"gpu", "ort-cuda"},
-                                                                                      {"web", "ort-web"},
-                                                                                      {"wasm", "ort-web"},
-                                                                                      {"webgpu", "ort-web"},
-                                                                                      {"npu", "npu-4d"},
-                                                                                      {"tensorrt", "onnx"},
-                                                                                      {"qnn", "qnn-htp"}}};
+  constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+      {"cpu", "ort-cpu"},   {"ort", "ort-cpu"},      {"onnxruntime", "ort-cpu"}, {"cuda", "ort-cuda"},
+      {"gpu", "ort-cuda"},  {"web", "ort-web"},      {"wasm", "ort-web"},        {"webgpu", "ort-web"},
+      {"js", "ort-web"},    {"npu", "npu-4d"},       {"qnn", "qnn-htp"},         {"tensorrt", "onnx"},
+      {"trt", "onnx"},      {"dml", "onnx"},         {"directml", "onnx"},       {"nnapi", "onnx"},
+      {"tflite", "onnx"},   {"rocm", "onnx"},        {"migraphx", "onnx"},       {"coremltools", "coreml"},
+      {"coreml", "coreml"}, {"openvino", "openvino"}};
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::string_view kProvider = "executionprovider";  // CUDAExecutionProvider
+  if (lower.ends_with(kProvider)) lower.resize(lower.size() - kProvider.size());
   const auto built_in = builtin_targets();
   for (const auto& [other, ours] : kOtherNames)
     if (lower == other && std::find(built_in.begin(), built_in.end(), ours) != built_in.end())

@@ -21,6 +21,7 @@
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/judge/choice.h"
 #include "tools/cli/cli.h"
+#include "tools/pipeline/stages.h"
 #include "tools/io/files.h"
 #include "tools/io/npz.h"
 #include "tools/io/option_checks.h"
@@ -114,6 +115,13 @@ absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {
 
 // NAME:1,3,224,224, NAME=1,3,224,224, NAME:[1,3,224,224] and NAME:1x3x224x224; -1, ? or a name leave a dim as it is. The name of a model's
 // one input may be left out.
+absl::Status check_cost_points(const SaturateArgs& args, const Model& model) {
+  const absl::StatusOr<std::vector<CostPoint>> points = parse_cost_points(args.cost_at);
+  if (!points.ok()) return points.status();
+  const std::vector<std::string> unknown = unknown_symbols(model, *points);
+  return unknown.empty() ? absl::OkStatus() : wrong_usage(unknown.front());
+}
+
 bool is_bare_shape(std::string_view word) {
   return word.find_first_of("0123456789") != std::string_view::npos && word.find_first_not_of("0123456789x?,-[]") == std::string_view::npos;
 }

@@ -138,6 +138,7 @@ int explain_command(const ExplainArgs& args) {
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
   if (args.io_rank) model = with_io_rank(*std::move(model), *args.io_rank);
   if (!model.ok()) return fail(model.status(), args.input, "");
+  if (const absl::Status status = check_cost_points(args.saturate, *model); !status.ok()) return fail(status, "", "");
   WhyQuery given{args.op, args.rule, args.value};
   if (!args.question.empty() && !asks_nothing(given))
     return fail(kExitUsage, "", fmt::format("{}: there is no place for this word beside a question", args.question), "");

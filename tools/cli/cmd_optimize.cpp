@@ -407,6 +407,8 @@ int optimize_one(const OptimizeArgs& given) {
   dumps->add("load", *model);
   if (args.stop_after == "load") return write_dumps(*dumps).code;
 
+  if (const absl::Status status = args.shapes.of_several_models ? absl::OkStatus() : check_cost_points(args.saturate, *model); !status.ok())
+    return fail(status, "", "");
   absl::StatusOr<PipelineOptions> options = pipeline_options(args, *model, progress, *dumps);
   if (!options.ok()) return fail(options.status(), "", "");
   if (options->details || !args.common.quiet())

@@ -6,6 +6,7 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <cstring>
 #include <iostream>
 
@@ -14,6 +15,7 @@
 #include "onnx_bridge/file/mapped_files.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/foreign_words.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/help.h"
 #include "tools/cli/shell.h"
@@ -194,7 +196,11 @@ int run_optimize(const CLI::App& verb, Everything& all) {
   OptimizeArgs& args = all.optimize;
   if (const std::string wrong = wrong_places(args, all.output_option); !wrong.empty()) return usage(wrong, "optimize");
   args.output_by_place = !args.output.empty();
+  if (args.output_by_place && args.output_dir.empty() && std::filesystem::path(args.output).extension().empty() && args.output != kPipe)
+    return usage(fmt::format("{}: there is no place for this word; -o {} writes a result of this name", args.output, args.output),
+                 "optimize");
   if (!all.output_option.empty()) args.output = all.output_option;
+  if (const std::string wrong = wrong_result(args.output); !wrong.empty()) return usage(wrong, "optimize");
   args.given = given_options(verb);
   return optimize_command(args);
 }
@@ -214,6 +220,13 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (two_pipes(all)) return usage("-: standard input is one model; give the other by its path", verb);
   if (verb == "optimize") return run_optimize(*app.get_subcommands().front(), all);
   if (verb == "transform" && !all.transform.list && all.transform.input.empty()) return usage("transform: which model?", verb);
+  const TransformArgs& t = all.transform;
+  if (verb == "transform" && !t.list && t.files.empty() && t.passes.empty() && t.cut_inputs.empty() && t.cut_outputs.empty() &&
+      t.split_at.empty())
+    return usage("transform: which pass? --pass NAME, or --cut-inputs and --cut-outputs; --list-passes lists them", verb);
+  if (const std::string wrong = wrong_result(t.output); verb == "transform" && !wrong.empty()) return usage(wrong, verb);
+  if (verb == "run" && !all.run.output.empty() && !all.run.output.ends_with(".npz"))
+    return usage(fmt::format("{}: results are arrays, in a .npz; --json prints them", all.run.output), verb);
   if (verb == "transform") return transform_command(all.transform);
   if (verb == "slm") return slm_command(all.slm);
   if (verb == "inspect") return inspect_command(all.inspect);

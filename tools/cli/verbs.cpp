@@ -513,7 +513,7 @@ void add_explain(CLI::App& app, ExplainArgs& args) {
       "(attention, norms, activations, rotary, convolutions, experts, quantized) how many of its places were fused, "
       "and why the others were not. Asked of one of them, in your words (SDPA, LayerNorm, RoPE), of a value, an operator or a "
       "rule, it goes to each place and tells the chain of rules, what the alternative would cost, or the rules that come "
-      "nearest and the condition that fails there. -v: the operators that rules made, and the rules that fired.");
+      "nearest and the condition that fails there. -v: the operators made, and the rules that fired.");
   verb->add_option("IN.onnx", args.input, "the model")->required();
   verb->add_option("QUESTION", args.question, "a kind of block, or a value, an operator or a rule");
   auto* op = verb->add_option("--op", args.op, "operators of this type, with or without domain")->type_name("OP");
@@ -523,8 +523,7 @@ void add_explain(CLI::App& app, ExplainArgs& args) {
   add_shapes(verb, args.shapes, "fix the size");
   add_io_rank(verb, args.io_rank, ", as for `saturate --io-rank`");
   add_common(verb, args.common, true);
-  verb->footer(
-      "saturate explain bart.onnx\nsaturate explain bart.onnx attention\nsaturate explain bart.onnx --rule sdpa_of_product --json");
+  verb->footer("saturate explain bart.onnx\nsaturate explain bart.onnx attention");
 }
 
 void add_targets(CLI::App& app, TargetsArgs& args) {

@@ -11,6 +11,7 @@
 #include "fmt/ranges.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/foreign_words.h"
 
 namespace saturate {
 namespace {
@@ -84,7 +85,9 @@ constexpr std::array kForeign{
     ForeignFlag{"--input-int32", Takes::kNothing, "", "`saturate transform IN.onnx -o OUT.onnx --pass int32_inputs` does it"},
     ForeignFlag{"--float16", Takes::kNothing, "", kPrecision},
     ForeignFlag{"--use-gpu", Takes::kNothing, "--target ort-cuda"},
-    ForeignFlag{"--provider", Takes::kOne, "--target ort-{}"},
+    ForeignFlag{"--provider", Takes::kOne, "--target {}"},
+    ForeignFlag{"--ep", Takes::kOne, "--target {}"},
+    ForeignFlag{"--device", Takes::kOne, "--target {}"},
     ForeignFlag{"--only-onnxruntime", Takes::kNothing, "", "saturate applies its own rules; leave it out"},
     ForeignFlag{"--opt-level", Takes::kOne, "", kNoLevels},
     ForeignFlag{"--optlevel", Takes::kOne, "", kNoLevels},
@@ -180,6 +183,7 @@ std::string put_verb_first(Words& words, const std::vector<std::string>& verbs) 
   if (at >= words.size() || is_flag(words[at])) return "";
   const auto is_verb = [&](const std::string& word) { return std::find(verbs.begin(), verbs.end(), word) != verbs.end(); };
   const auto no_verb = [&](const std::string& word) {
+    if (const std::string_view says = instead_of_verb(word); !says.empty()) return fmt::format("no such verb; {}", says);
     return fmt::format("no such verb or file; {}", what_instead(word, verbs, "`saturate --help` lists the verbs"));
   };
   std::string& word = words[at];
@@ -197,13 +201,32 @@ std::string put_verb_first(Words& words, const std::vector<std::string>& verbs) 
     return "";
   }
   std::error_code ignored;
+  if (std::string wrong = wrong_model(word); !wrong.empty()) return wrong;
   if (at > 0 || word == kPipe || word.find_first_of("./") != std::string::npos || std::filesystem::exists(word, ignored)) return "";
   return fmt::format("{}: {}", word, no_verb(word));
 }
 
+// `--verbose 2` is -vv: a number is no file.
+void take_levels(Words& words) {
+  for (std::size_t at = 1; at < words.size(); ++at) {
+    std::error_code ignored;
+    const bool is_level =
+        words[at].size() == 1 && words[at][0] >= '0' && words[at][0] <= '9' && !std::filesystem::exists(words[at], ignored);
+    if (!is_level || !one_of(words[at - 1], {"-v", "--verbose"})) continue;
+    if (words[at] == "0")
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(at) - 1, words.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    else if (words[at] == "1")
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
+    else
+      words[at] = "-v";
+  }
+}
+
 std::string take_foreign_flags(Words& words, const CLI::App& verb) {
+  take_levels(words);
   for (std::size_t at = 0; at < words.size();) {
     if (words[at] == "--") return "";
+    if (words[at].find("://") != std::string::npos && !is_flag(words[at])) return wrong_model(words[at]);
     if (!is_flag(words[at])) {
       ++at;
       continue;
@@ -218,15 +241,23 @@ std::string take_foreign_flags(Words& words, const CLI::App& verb) {
       continue;
     }
     const auto* flag = std::find_if(kForeign.begin(), kForeign.end(), [&](const ForeignFlag& f) { return f.name == name; });
-    if (flag == kForeign.end() || verb.get_name() != "optimize" || has_option(verb, name)) {
+    const bool is_pass = verb.get_name() == "transform" && name == "--pass" && at + 1 < words.size();
+    if (is_pass && !instead_of_pass(words[at + 1].substr(0, words[at + 1].find(':'))).empty())
+      return fmt::format("pass {}: no such pass; {}", words[at + 1], instead_of_pass(words[at + 1].substr(0, words[at + 1].find(':'))));
+    const bool ours = flag != kForeign.end() && verb.get_name() == "optimize";
+    if (const std::string_view says = instead_of_flag(verb.get_name(), name); !ours && !has_option(verb, name) && !says.empty())
+      return fmt::format("{}: no such option; {}", name, says);
+    if (!ours || has_option(verb, name)) {
       ++at;
       continue;
     }
     if (!flag->says.empty()) return fmt::format("{}: {}", words[at], flag->says);
     const Words values = take_values(words, at, flag->takes);
-    const Words ours = our_words(*flag, values.empty() ? "" : values[0]);
-    words.insert(words.begin() + static_cast<std::ptrdiff_t>(at), ours.begin(), ours.end());
-    at += ours.size();
+    const bool names_target = flag->becomes == "--target {}";
+    const std::string value = values.empty() ? "" : names_target ? target_of_provider(values[0]) : values[0];
+    const Words made = our_words(*flag, value);
+    words.insert(words.begin() + static_cast<std::ptrdiff_t>(at), made.begin(), made.end());
+    at += made.size();
   }
   return "";
 }

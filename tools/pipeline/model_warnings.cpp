@@ -7,26 +7,33 @@
 #include "fmt/format.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/pipeline/assumed_sizes.h"
 #include "tools/pipeline/stages.h"
 
 namespace saturate {
-namespace {
 
-void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
+std::vector<std::string> unknown_symbols(const Model& model, const std::vector<CostPoint>& points) {
+  std::vector<std::string> out, names;
   std::set<std::string> given;
-  for (const CostPoint& point : options.cost_points)
+  for (const CostPoint& point : points)
     for (const auto& [name, size] : point.symbols) given.insert(name);
-  if (given.empty()) return;
+  if (given.empty()) return out;
   const auto known = sizes_of_table(model);
+  for (const auto& [symbol, size] : known) names.push_back(symbol);
   for (const std::string& name : given) {
     const auto has = [&](const auto& symbol) { return symbol.first.find(name) != std::string::npos; };  // "past + 1" has past
     if (std::any_of(known.begin(), known.end(), has)) continue;
-    std::string names;
-    for (const auto& [symbol, size] : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", symbol);
-    report.warnings.push_back(fmt::format("--cost-at {}: no input has a dim of this name; {}", name,
-                                          names.empty() ? "all sizes of the model's inputs are numbers" : "there are " + names));
+    out.push_back(fmt::format("--cost-at {}: no input has a dim of this name; {}", name,
+                              names.empty() ? "all sizes of the model's inputs are numbers" : what_instead(name, names)));
   }
+  return out;
+}
+
+namespace {
+
+void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
+  for (std::string& unknown : unknown_symbols(model, options.cost_points)) report.warnings.push_back(std::move(unknown));
 }
 
 // So far as they are changed.

@@ -1,6 +1,7 @@
 #include "tools/pipeline/setup.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "extract/target/quantizers.h"
@@ -25,6 +26,9 @@ absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const 
   const bool none = std::find(files.begin(), files.end(), "none") != files.end();
   absl::StatusOr<RuleSet> rules = none ? RuleSet() : RuleSet::builtin(examples);
   if (!rules.ok()) return rules;
+  for (const std::string& file : files)
+    if (file != "none" && std::filesystem::is_directory(file))
+      return absl::InvalidArgumentError(file + ": a folder; name its .rules files, --rules is repeated");
   for (const std::string& file : files)
     if (file != "none")
       if (const absl::Status status = rules->load_file(file); !status.ok()) return status;
