@@ -128,4 +128,21 @@ bool note_not_computed(const Grown& grown, const Chosen& chosen, NotComputed& no
   return more;
 }
 
+void note_unwanted(const Grown& grown, const Chosen& chosen, const Target& target, OptimizeReport& report) {
+  const OnnxEGraph& g = *grown.g;
+  for (Id id = 0; id < chosen.selection.by_class.size(); ++id) {
+    const Choice& choice = chosen.selection.by_class[id];
+    if (choice.folded || choice.node == kNone || target.wishes.empty()) continue;
+    const ENode node = g.egraph().node(choice.node);
+    const OpKey& key = g.key(node.op);
+    std::string why;
+    if (key.domain == "#" || target.wish_price(site_of(g, node, id), &why) <= 1) continue;
+    const std::string op = qualified_name(key.domain, key.op_type);
+    const auto same = [&](const OptimizeReport::Unwanted& u) { return u.op == op && u.wish == why; };
+    auto it = std::find_if(report.unwanted.begin(), report.unwanted.end(), same);
+    if (it == report.unwanted.end()) it = report.unwanted.insert(it, {op, why, 0});
+    ++it->count;
+  }
+}
+
 }  // namespace saturate

@@ -88,6 +88,8 @@ using NotComputed = std::map<const Grown*, std::set<Id>>;
 absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t limit, const NotComputed& not_computed, const Task& task);
 // Adds the values that the choice wants and that cannot be computed; whether there are any.
 bool note_not_computed(const Grown& grown, const Chosen& chosen, NotComputed& not_computed);
+// Of the operators that the result is made of: which break a wish of the target.
+void note_unwanted(const Grown& grown, const Chosen& chosen, const Target& target, OptimizeReport& report);
 
 // ---- emit (emit.cpp): a choice as a model
 struct EmitOptions {

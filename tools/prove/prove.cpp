@@ -17,6 +17,7 @@
 #include "rules/values/fills.h"
 #include "tools/diff/interface.h"
 #include "tools/pipeline/own_operators.h"
+#include "tools/prove/known_equal.h"
 #include "tools/prove/open_regions.h"
 
 namespace saturate {
@@ -26,41 +27,6 @@ using Names = std::map<std::string, std::string>;
 
 bool holds_attention_operator(const Model& model) {
   return std::ranges::any_of(model.graph.nodes, [](const Node& n) { return n.op_type.ends_with("Attention"); });
-}
-
-// Of a dtype: what the order of a few additions and another rounding may move.
-double last_bits(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat:
-      return 4 * 0x1p-23;
-    case DType::kDouble:
-      return 4 * 0x1p-52;
-    case DType::kFloat16:
-      return 2 * 0x1p-10;
-    case DType::kBfloat16:
-      return 2 * 0x1p-7;
-    default:
-      return 0;
-  }
-}
-
-// Whether two constants of floats are the same but for their last bits: of each element's own size, or of the largest where it is a
-// difference of such.
-bool differ_by_rounding(const Tensor& a, const Tensor& b) {
-  const double share = last_bits(a.dtype());
-  if (share == 0 || a.dtype() != b.dtype() || a.dims() != b.dims()) return false;
-  const std::int64_t n = a.size();
-  double largest = 0;
-  for (std::int64_t i = 0; i < n; ++i)
-    if (const auto x = element_as_double(a, i); x && std::isfinite(*x)) largest = std::max(largest, std::abs(*x));
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto x = element_as_double(a, i), y = element_as_double(b, i);
-    if (!x || !y || std::isnan(*x) != std::isnan(*y)) return false;
-    if (std::isnan(*x) || *x == *y) continue;
-    const double allowed = n == 1 ? share * std::abs(*x) : std::max(share * std::abs(*x), share / 8 * largest);
-    if (!(std::abs(*x - *y) <= allowed)) return false;
-  }
-  return true;
 }
 
 // Operators of the one model alone stand there for what a target takes, in the form in which it takes it. Here they are refused wherever
@@ -215,7 +181,7 @@ class Prover {
     const auto either = [&](const RuleHead& rule) { return stands_in(rule) || takes_apart(rule); };
     if (any)
       if (auto s = saturate_whole(either); !s.ok() || all_equal()) return s;
-    if (!unite_constants(true) || all_equal()) return absl::OkStatus();
+    if (!known_.constants(true) || all_equal()) return absl::OkStatus();
     return saturate_whole(any ? std::function<bool(const RuleHead&)>(either) : stands_in);
   }
 
@@ -240,7 +206,7 @@ class Prover {
     constexpr int kMostRounds = 4;
     for (int round = 0; round < kMostRounds; ++round) {
       if (auto s = saturate(wanted); !s.ok() || all_equal()) return s;
-      const bool any[] = {unite_constants(false), unite_sizes(), unite_reshapes()};
+      const bool any[] = {known_.constants(false), known_.sizes(), known_.reshapes()};
       if (all_equal() || std::ranges::none_of(any, std::identity())) break;
     }
     return absl::OkStatus();
@@ -258,114 +224,6 @@ class Prover {
     return contradiction();
   }
 
-  // Arithmetic on sizes, in whatever operators: vectors and numbers of which the same is known, element by element, are equal.
-  bool unite_sizes() {
-    std::map<std::tuple<DType, int, std::vector<Dim>>, Id> known;
-    bool any = false;
-    for (const Id c : g_.egraph().classes()) {
-      const Facts& f = g_.facts(c);
-      if (f.kind != Facts::Kind::kTensor || !f.content || !f.shape) continue;
-      std::vector<Dim> elements;
-      for (const Dim d : *f.content) elements.push_back(g_.dims().canonical(d));
-      const auto [it, is_first] = known.emplace(std::tuple(f.dtype, f.rank(), std::move(elements)), c);
-      if (is_first || are_equal(it->second, c)) continue;
-      g_.egraph().merge(it->second, c);
-      any = true;
-    }
-    if (any) g_.egraph().rebuild();
-    return any;
-  }
-
-  // Reshapes of one tensor whose sizes differ at one place alone: all its elements are in both, so that there, too, they are the same.
-  bool unite_reshapes() {
-    std::map<std::tuple<Id, std::size_t, std::vector<Dim>>, Id> known;
-    std::vector<std::tuple<Id, Id, std::string>> to_unite;
-    for (const Id c : g_.egraph().classes()) {
-      const Facts& f = g_.facts(c);
-      if (f.kind != Facts::Kind::kTensor || !f.shape) continue;
-      for (const NodeId n : g_.egraph().class_nodes(c)) {
-        const ENode node = g_.egraph().node(n);
-        if (const OpKey& key = g_.key(node.op); key.op_type != "Reshape" || !key.domain.empty()) continue;
-        for (std::size_t at = 0; at < f.shape->size(); ++at) {
-          std::vector<Dim> others;
-          for (std::size_t i = 0; i < f.shape->size(); ++i)
-            others.push_back(i == at ? g_.dims().constant(-1) : g_.dims().canonical((*f.shape)[i]));
-          const auto [it, is_first] = known.emplace(std::tuple(g_.egraph().find(node.children[0]), at, std::move(others)), c);
-          if (is_first || are_equal(it->second, c) || g_.dims().differ((*g_.facts(it->second).shape)[at], (*f.shape)[at])) continue;
-          to_unite.push_back({it->second, c, size_text((*g_.facts(it->second).shape)[at], (*f.shape)[at])});
-        }
-      }
-    }
-    for (const auto& [a, b, sizes] : to_unite)
-      if (g_.egraph().merge(a, b)) sizes_taken_.emplace(std::pair(a, b), sizes);
-    if (!to_unite.empty()) g_.egraph().rebuild();
-    return !to_unite.empty();
-  }
-
-  // "seq = 128"; "" where both are known to be one.
-  std::string size_text(Dim a, Dim b) const {
-    const DimTable& dims = g_.dims();
-    return dims.equal(a, b) ? "" : fmt::format("{} = {}", dims.to_string(a), dims.to_string(b));
-  }
-
-  // What laws compute of constants, and what the other model holds: equal bits are equal; nearly equal numbers are taken so where
-  // `rounded`.
-  bool unite_constants(bool rounded) {
-    std::map<std::pair<DType, Shape>, std::vector<std::pair<Id, Tensor>>> held, computed;
-    std::size_t bytes = 0;
-    for (const Id c : g_.egraph().classes()) {
-      if (!g_.facts(c).constant || bytes > kMostBytesOfConstants) continue;
-      const auto value = g_.value(c, kMostBytesOfConstants);
-      if (!value) continue;
-      bytes += value->bytes().size();
-      (is_held(c) ? held : computed)[{value->dtype(), value->dims()}].emplace_back(c, *value);
-    }
-    bool any = false;
-    for (const auto& [kind, made] : computed)
-      for (const auto& [a, x] : made) any = unite_with_first(a, x, held[kind], rounded) || any;
-    if (rounded) any = unite_given(held) || any;
-    if (any) g_.egraph().rebuild();
-    return any;
-  }
-
-  bool is_held(Id c) const {
-    return std::ranges::any_of(g_.egraph().class_nodes(c), [&](NodeId n) { return g_.key(g_.egraph().node(n).op).op_type == kConstantOp; });
-  }
-
-  // Constants that one model alone holds, and those that the other alone holds.
-  bool unite_given(const std::map<std::pair<DType, Shape>, std::vector<std::pair<Id, Tensor>>>& held) {
-    std::set<Id> of[2];
-    for (int side : {0, 1})
-      for (const auto& [name, id] : sides_[side].values) of[side].insert(g_.egraph().find(id));
-    bool any = false;
-    for (const auto& [kind, given] : held) {
-      std::vector<std::pair<Id, Tensor>> others;
-      for (const auto& c : given)
-        if (of[1].contains(c.first) && !of[0].contains(c.first)) others.push_back(c);
-      for (const auto& [a, x] : given)
-        if (of[0].contains(a) && !of[1].contains(a)) any = unite_with_first(a, x, others, true) || any;
-    }
-    return any;
-  }
-
-  bool unite_with_first(Id a, const Tensor& x, const std::vector<std::pair<Id, Tensor>>& others, bool rounded) {
-    for (const auto& [b, y] : others) {
-      if (a == b || are_equal(a, b)) continue;
-      if (!(rounded ? differ_by_rounding(x, y) : identical(x, y))) continue;
-      g_.egraph().merge(a, b);
-      if (rounded) out_.rounded.push_back(name_of(b));
-      return true;
-    }
-    return false;
-  }
-
-  std::string name_of(Id c) const {
-    for (const Lowered& side : sides_)
-      for (const auto& [id, names] : side.names)
-        if (are_equal(id, c) && !names.empty()) return names.front();
-    return "a computed one";
-  }
-
   void note_outcome() {
     for (auto& o : out_.outputs) o.proven = !o.partner.empty() && are_equal(value(0, o.name), value(1, o.partner));
     const bool proven = out_.interface.empty() && std::ranges::all_of(out_.outputs, &ModelProof::Output::proven);
@@ -374,6 +232,7 @@ class Prover {
       out_.stop.clear();
     }
     note_laws();
+    out_.rounded = known_.rounded();
     std::vector<std::pair<std::string, std::string>> open;
     for (const auto& o : out_.outputs)
       if (!o.proven && !o.partner.empty()) open.emplace_back(o.name, o.partner);
@@ -396,8 +255,7 @@ class Prover {
       for (const auto* steps : {&why->chain, &why->support})
         for (const ExplainStep& step : *steps) {
           if (!counted.emplace(step.left, step.right).second) continue;
-          if (const auto taken = sizes_taken_.find({step.left, step.right}); taken != sizes_taken_.end() && !taken->second.empty())
-            sizes.insert(taken->second);
+          if (std::string taken = known_.taken(step.left, step.right); !taken.empty()) sizes.insert(std::move(taken));
           if (step.kind == ExplainStep::Kind::kAnalysis || step.kind == ExplainStep::Kind::kGiven) ++out_.computed;
           if (step.kind == ExplainStep::Kind::kRule || step.kind == ExplainStep::Kind::kNative)
             ++times[std::string(rule_of_rewrite(step.rule))];
@@ -415,7 +273,6 @@ class Prover {
     return {name, Effect::kExact, {}, times};
   }
 
-  static constexpr std::size_t kMostBytesOfConstants = std::size_t{1} << 30;
   const Model* models_[2];
   const RuleSet& rules_;
   const Target& target_;
@@ -424,7 +281,7 @@ class Prover {
   OnnxEGraph g_;
   Names inputs_;
   Lowered sides_[2];
-  std::map<std::pair<NodeId, NodeId>, std::string> sizes_taken_;  // by what was united for their sake
+  KnownEqual known_{g_, sides_};
   ModelProof out_;
 };
 
