@@ -184,19 +184,6 @@ def test_turned_sizes_are_others(tmp_path):
     assert prove(tmp_path, as_it_is, turned)[0] == DIFFERENT
 
 
-def test_a_bias_of_positions_in_the_mask_or_beside_it(tmp_path):
-    """As torch's two exporters write T5."""
-    def of(body):
-        return model("u = MatMul (q, k) rows = Gather (table, at) bias = Transpose <perm = [2, 0, 1]> (rows) " + body + " p = Softmax (t) y = MatMul (p, v)",
-                     inputs="float[2,3,5,4] q, float[2,3,4,5] k, float[2,3,5,4] v, bool[2,1,1,5] c, int64[5,5] at", outputs="float[2,3,5,4] y",
-                     constants="float[2,3] table = {0.1, -0.2, 0.3, 0.4, 0.5, -0.6}, float zero = {0}, float low = {-1e30}, float ten = {-10000}")
-
-    beside = "s = Add (u, bias) m = Where (c, zero, low) t = Add (s, m)"
-    status, found = prove(tmp_path, of("m = Where (c, bias, low) t = Add (u, m)"), of(beside))
-    assert status == PROVEN and found["assumes"] == ["finite_scores"]
-    assert prove(tmp_path, of("m = Where (c, bias, ten) t = Add (u, m)"), of(beside.replace("low", "ten")), "--no-compare")[0] == OPEN
-
-
 def test_a_size_that_one_model_asks_for_is_told(tmp_path):
     """A fixed size in the place of any: where it runs at all, it is the same."""
     any_size, fixed = (model(f"y = Reshape (x, {shape})", inputs="float[N,M] x", outputs="float[A,2,B] y", constants="int64[3] any = {0, 2, -1}, int64[3] fixed = {0, 2, 5}")
