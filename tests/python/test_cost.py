@@ -46,8 +46,8 @@ def test_rows_become_a_cost_model(rows, tmp_path, kind):
 def told_by(tmp_path, cost, *words):
     """What the report and the screen say that prices were measured on."""
     report = json.loads(run_ok("optimize", BART, tmp_path / "out.onnx", "--force", "--cost", cost, "--json", *words).stdout)["cost_of"]
-    screen = said(run_ok("optimize", BART, tmp_path / "out.onnx", "--force", "--cost", cost, *words))
-    row = re.search(r" prices (.*?) needs ", screen)
+    screen = said(run_ok("optimize", BART, tmp_path / "out.onnx", "--force", "--cost", cost, "-v", *words))
+    row = re.search(r" prices: (.*?) operator ", screen)
     return report, row and row[1]
 
 

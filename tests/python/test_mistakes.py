@@ -261,7 +261,7 @@ ROWS = [
     ("m.onnx -o x.tflite", 2, ["write .onnx"]),
     ("transform m.onnx -o x.ort --pass strip_metadata", 2, ["ONNX Runtime's own format"]),
     ("m.onnx -o x.onnx --cost-at nn=1", 2, ["--cost-at nn", "no input has a dim of this name", "n"]),
-    ("explain m.onnx --cost-at bacth=1", 2, ["--cost-at bacth", "no input has a dim of this name"]),
+    ("explain m.onnx --cost-at nn=1", 2, ["--cost-at nn", "no input has a dim of this name"]),
     ("transform m.onnx", 2, ["which pass?", "--list-passes"]),
     ("m.onnx --rules nothing", (1, 2), ["nothing: a folder", ".rules files"]),
     ("m.onnx --target CUDAExecutionProvider", 2, ["did you mean 'ort-cuda'?"]),

@@ -60,8 +60,8 @@ def attention(path, keys, mask=None, opset=24, **attributes):
 def test_attention_of_one_key_for_older_opsets(tmp_path, opset):
     """A query of infinities gives zeros there by the specification, and NaN by Softmax; ONNX Runtime gives NaN for both."""
     before, after = attention(tmp_path / "m.onnx", 1), tmp_path / "o.onnx"
-    said = run_ok(before, "-o", after, "--target", "onnx", "--opset", opset).stdout
-    assert "finite_attention" in said or "no row of its scores is -inf" in said, said
+    said = run_ok(before, "-o", after, "--target", "onnx", "--opset", opset, "-v").stdout
+    assert "finite_attention" in said, said
     assert "Attention" not in counts(after) and onnx.load(after).opset_import[0].version == opset
     same(before, after, {"q": drawn(3, 2, 5, 4), "k": drawn(3, 2, 1, 4, seed=1), "v": drawn(3, 2, 1, 4, seed=2)})
     done = run(before, "-o", tmp_path / "no.onnx", "--target", "onnx", "--opset", opset, "--no-assume", "finite_attention")

@@ -1,5 +1,6 @@
 """Weights that grow: what the runtime unpacks when it loads a model stays packed in the file, growth is said on the first screen, --max-growth bounds it."""
 import json
+import re
 
 import numpy as np
 import onnx
@@ -58,7 +59,7 @@ def test_growth_is_said_on_the_first_screen(tmp_path):
     onnx.save(sixteen_bits(), path := tmp_path / "m.onnx")
     said = run_ok(path, "-o", out := tmp_path / "out.onnx", "--target", "ort-cpu@1.31").stdout
     assert bytes_of_weights(out) > 2 * bytes_of_weights(path)
-    assert "weights  grow to" in said and "--max-growth 10%" in said
+    assert re.search(r"weights  [\d.]+ KiB more; --max-growth 0% keeps them out", said), said  # from (nearly) none
 
 
 @pytest.mark.parametrize("given, factor", [("10%", 1.1), ("1.1", 1.1), ("0%", 1.0), ("1", 1.0), ("250%", 3.5)])

@@ -118,8 +118,10 @@ absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {
 absl::Status check_cost_points(const SaturateArgs& args, const Model& model) {
   const absl::StatusOr<std::vector<CostPoint>> points = parse_cost_points(args.cost_at);
   if (!points.ok()) return points.status();
-  const std::vector<std::string> unknown = unknown_symbols(model, *points);
-  return unknown.empty() ? absl::OkStatus() : wrong_usage(unknown.front());
+  // A name of no dim is none of this model; one that is nearly a dim's is a slip.
+  for (const std::string& unknown : unknown_symbols(model, *points))
+    if (unknown.find("did you mean") != std::string::npos) return wrong_usage(unknown);
+  return absl::OkStatus();
 }
 
 bool is_bare_shape(std::string_view word) {
