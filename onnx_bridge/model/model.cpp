@@ -91,6 +91,8 @@ std::string qualified_name(std::string_view domain, std::string_view op_type) {
   return domain.empty() ? std::string(op_type) : std::string(domain) + "." + std::string(op_type);
 }
 
+std::string without_domain(std::string_view qualified_name) { return std::string(qualified_name.substr(qualified_name.rfind('.') + 1)); }
+
 const Attribute* find_attribute(const std::vector<Attribute>& attributes, std::string_view name) {
   for (const Attribute& a : attributes)
     if (a.name == name) return &a;

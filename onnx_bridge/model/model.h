@@ -98,6 +98,7 @@ struct Attribute {
 const Attribute* find_attribute(const std::vector<Attribute>& attributes, std::string_view name);
 // As people read it: "MatMul", "com.microsoft.Attention".
 std::string qualified_name(std::string_view domain, std::string_view op_type);
+std::string without_domain(std::string_view qualified_name);
 
 // Whether `name` is one of these, e.g. one_of(node.op_type, {"Add", "Sub"}).
 inline bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {

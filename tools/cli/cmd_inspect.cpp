@@ -139,13 +139,9 @@ std::string after_load_table(const GraphStats& before, const AfterLoad& after) {
   std::set<std::string> names;
   for (const auto* stats : {&before, &after.stats})
     for (const auto& [type, count] : stats->operators) names.insert(type);
-  const auto count_in = [](const GraphStats& stats, const std::string& type) {
-    const auto it = stats.operators.find(type);
-    return it == stats.operators.end() ? std::size_t{0} : it->second;
-  };
   std::vector<std::vector<std::string>> rows{{"operator", "count", fmt::format("after load in {}", after.name)}};
   for (const std::string& type : names)
-    rows.push_back({type, fmt::format("{}", count_in(before, type)), fmt::format("{}", count_in(after.stats, type))});
+    rows.push_back({type, fmt::format("{}", before.count(type)), fmt::format("{}", after.stats.count(type))});
   rows.push_back({"all", fmt::format("{}", before.nodes), fmt::format("{}", after.stats.nodes)});
   return format_table(rows);
 }

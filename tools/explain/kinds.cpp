@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "fmt/format.h"
+#include "tools/explain/run_index.h"
 #include "tools/explain/why_not.h"
 
 namespace saturate {
@@ -94,13 +95,14 @@ std::string option_for_opset(const Setup& setup, const OptimizeOptions& options,
 
 void see_unfused(const FinishedRun& run, const Setup& setup, const OptimizeOptions& options, std::vector<Unfused>& into) {
   if (run.where.empty()) into.clear();
+  const RunIndex index(run);
   for (const std::string_view name : kGlanced) {
     const BlockKind& kind = *find_kind(name);
     WhyQuery query;
     query.op = std::string(kind.asked.front());
     query.brief = query.family = query.glance = true;
     WhyReport report;
-    ask_places(run, setup, query, report);
+    ask_places(run, index, setup, query, report);
     for (const WhyPlace& place : report.places) {
       using Because = WhyPlace::Because;
       const bool found = place.status == WhyPlace::Status::kNotChosen;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "nlohmann/json.hpp"
+#include "tools/explain/run_index.h"
 #include "tools/explain/why_not.h"
 #include "tools/pipeline/fused.h"
 
@@ -38,13 +39,14 @@ NotFusedPlace seen_of(const std::string& op, const WhyPlace& place) {
 
 void see_not_fused(const FinishedRun& run, const Setup& setup, std::vector<NotFused>& into) {
   if (run.where.empty()) into.clear();
+  const RunIndex index(run);
   std::vector<NotFusedPlace> all;
   for (const char* op : kAsked) {
     WhyQuery query;
     query.op = op;
     query.brief = true;
     WhyReport report;
-    ask_places(run, setup, query, report);
+    ask_places(run, index, setup, query, report);
     for (const WhyPlace& place : report.places) {
       if (place.status != WhyPlace::Status::kMissed && place.status != WhyPlace::Status::kNotChosen) continue;
       if (!fused_family(place.op_type).empty()) continue;  // a fused operator itself

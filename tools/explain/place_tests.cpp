@@ -46,31 +46,28 @@ bool is_one_of(std::string_view op_type, const List& list) {
   return std::find(list.begin(), list.end(), op_type) != list.end();
 }
 
-// Of one operand, whatever it makes of it.
-bool is_simple(const Node& node) {
-  return node.inputs.size() == 1 && !is_one_of(node.op_type, std::array{"ArgMax", "NonZero", "Shape", "Size"});
+// What a score stays on its way through: an operator of one operand, whatever it makes of it, or one of those between.
+bool hands_on(const Node& node) {
+  const bool is_simple = node.inputs.size() == 1 && !is_one_of(node.op_type, std::array{"ArgMax", "NonZero", "Shape", "Size"});
+  return is_simple || is_one_of(node.op_type, kBetween);
 }
+
+// A product with a constant may mix heads once on the way.
+bool mixes_heads(const Node& node) { return is_one_of(node.op_type, kProducts) || node.op_type == "Conv"; }
 
 }  // namespace
 
-PlaceTests::PlaceTests(const Graph& graph) {
+PlaceTests::PlaceTests(const Graph& graph) : view_(graph) {
   std::set<std::string> constants;
   for (const Initializer& i : graph.initializers) constants.insert(i.name);
   for (const ValueInfo& input : graph.inputs)
     if (!constants.contains(input.name)) varies_.insert(input.name);
   for (const Node& node : graph.nodes) {
     const auto is_varying = [&](const std::string& i) { return !i.empty() && !constants.contains(i); };
-    const bool has_body =
-        std::any_of(node.attributes.begin(), node.attributes.end(), [](const Attribute& a) { return a.type == AttributeType::kGraph; });
-    const bool varying = has_body || std::any_of(node.inputs.begin(), node.inputs.end(), is_varying);
-    for (const std::string& output : node.outputs) {
-      (varying ? varies_ : constants).insert(output);
-      makers_[output] = &node;
-    }
-    for (const std::string& input : node.inputs) {
-      users_[input].push_back(&node);
+    const bool varying = has_body(node.attributes) || std::any_of(node.inputs.begin(), node.inputs.end(), is_varying);
+    for (const std::string& output : node.outputs) (varying ? varies_ : constants).insert(output);
+    for (const std::string& input : node.inputs)
       if (is_varying(input)) varies_.insert(input);  // of an outer graph
-    }
   }
 }
 
@@ -81,23 +78,21 @@ bool PlaceTests::is_product(const Node& node) const {
   };
   if (is_one_of(node.op_type, kProducts)) return count(node) >= 2;
   if (node.op_type != "ReduceSum" || node.inputs.empty()) return false;
-  const auto maker = makers_.find(node.inputs[0]);
-  return maker != makers_.end() && maker->second->op_type == "Mul" && count(*maker->second) >= 2;
+  const Node* maker = view_.producer(node.inputs[0]);
+  return maker && maker->op_type == "Mul" && count(*maker) >= 2;
 }
 
 bool PlaceTests::has_scores(const Node& softmax) const {
-  // A product with a constant may mix heads once on the way.
-  std::vector<std::pair<std::string, bool>> todo{{softmax.inputs[0], false}};
+  std::vector<std::pair<std::string, bool>> todo{{softmax.inputs[0], false}};  // with whether heads were mixed
   std::set<std::string> seen;
   for (std::size_t i = 0; i < todo.size() && i < kMostLookedAt; ++i) {
     const auto [value, mixed] = todo[i];
-    const auto maker = makers_.find(value);
-    if (maker == makers_.end() || !seen.insert(value).second) continue;
-    const Node& node = *maker->second;
-    if (is_product(node)) return true;
-    const bool mixes = is_one_of(node.op_type, kProducts) || node.op_type == "Conv";
-    if (mixes ? mixed : !is_simple(node) && !is_one_of(node.op_type, kBetween)) continue;
-    for (const std::string& input : node.inputs)
+    const Node* node = view_.producer(value);
+    if (!node || !seen.insert(value).second) continue;
+    if (is_product(*node)) return true;
+    const bool mixes = mixes_heads(*node);
+    if (mixes ? mixed : !hands_on(*node)) continue;
+    for (const std::string& input : node->inputs)
       if (varies(input)) todo.emplace_back(input, mixed || mixes);
   }
   return false;
@@ -108,12 +103,11 @@ bool PlaceTests::weighs_values(const Node& softmax) const {
   std::set<std::string> seen;
   for (std::size_t i = 0; i < todo.size() && i < kMostLookedAt; ++i) {
     const auto [value, mixed] = todo[i];
-    const auto users = users_.find(value);
-    if (users == users_.end() || !seen.insert(value).second) continue;
-    for (const Node* user : users->second) {
+    if (!seen.insert(value).second) continue;
+    for (const auto& [user, input] : view_.uses(value)) {
       if (is_product(*user)) return true;
-      const bool mixes = is_one_of(user->op_type, kProducts) || user->op_type == "Conv";
-      if (mixes ? !mixed : is_simple(*user) || is_one_of(user->op_type, kBetween) || user->op_type == "ReduceSum")
+      const bool mixes = mixes_heads(*user);
+      if (mixes ? !mixed : hands_on(*user) || user->op_type == "ReduceSum")
         for (const std::string& output : user->outputs) todo.emplace_back(output, mixed || mixes);
     }
   }
@@ -128,14 +122,11 @@ bool PlaceTests::attends(const Node& softmax) const {
 const std::string& PlaceTests::origin(const std::string& value) const {
   const std::string* at = &value;
   for (std::size_t steps = 0; steps < 4; ++steps) {
-    const auto maker = makers_.find(*at);
-    if (maker == makers_.end() ||
-        !is_one_of(maker->second->op_type, std::array{"Identity", "Cast", "Mul", "DequantizeLinear", "QuantizeLinear"}))
-      break;
-    const Node& node = *maker->second;
+    const Node* maker = view_.producer(*at);
+    if (!maker || !is_one_of(maker->op_type, std::array{"Identity", "Cast", "Mul", "DequantizeLinear", "QuantizeLinear"})) break;
     const auto varying = [&](const std::string& i) { return varies(i); };
-    if (std::count_if(node.inputs.begin(), node.inputs.end(), varying) != 1) break;
-    at = &*std::find_if(node.inputs.begin(), node.inputs.end(), varying);
+    if (std::count_if(maker->inputs.begin(), maker->inputs.end(), varying) != 1) break;
+    at = &*std::find_if(maker->inputs.begin(), maker->inputs.end(), varying);
   }
   return *at;
 }
@@ -145,9 +136,7 @@ bool PlaceTests::activates(const Node& node) const {
   if ((!tanh && !sigmoid) || node.inputs.empty()) return true;
   std::vector<std::string> values{node.outputs[0]};
   for (std::size_t i = 0; i < values.size() && i < kMostLookedAt; ++i) {
-    const auto users = users_.find(values[i]);
-    if (users == users_.end()) continue;
-    for (const Node* user : users->second) {
+    for (const auto& [user, place] : view_.uses(values[i])) {
       const auto is_other = [&](const std::string& input) {
         return input != values[i] && (tanh ? !varies(input) : origin(input) == origin(node.inputs[0]));
       };

@@ -2,12 +2,10 @@
 // SiLU, a pooler's Tanh no GELU.
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
-#include <vector>
 
-#include "onnx_bridge/model/model.h"
+#include "onnx_bridge/graph/graph_view.h"
 
 namespace saturate {
 
@@ -25,8 +23,7 @@ class PlaceTests {
   bool has_scores(const Node& softmax) const;
   bool weighs_values(const Node& softmax) const;
   const std::string& origin(const std::string& value) const;
-  std::map<std::string, const Node*> makers_;
-  std::map<std::string, std::vector<const Node*>> users_;
+  const GraphView view_;
   std::set<std::string> varies_;  // values that no constant is
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/explain/kinds.h"
@@ -28,8 +29,8 @@ std::set<std::string> askable_operators(const Model& model, const RuleSet& rules
   std::set<std::string> known;
   for (const char* domain : {"", "com.microsoft", "ai.onnx.ml"})
     for (const std::string& name : operator_names(domain)) known.insert(name);
-  for (const std::string& name : rules.made_operators()) known.insert(name.substr(name.rfind('.') + 1));
-  for (const auto& [name, count] : graph_stats(model).operators) known.insert(name.substr(name.rfind('.') + 1));
+  for (const std::string& name : rules.made_operators()) known.insert(without_domain(name));
+  for (const auto& [name, count] : graph_stats(model).operators) known.insert(without_domain(name));
   for (const Function& f : model.functions) known.insert(f.name);
   return known;
 }
@@ -37,7 +38,7 @@ std::set<std::string> askable_operators(const Model& model, const RuleSet& rules
 absl::Status check_operator(const Model& model, const RuleSet& rules, const std::string& asked) {
   if (asked.empty()) return absl::OkStatus();
   const std::set<std::string> known = askable_operators(model, rules);
-  const std::string name = asked.substr(asked.rfind('.') + 1);
+  const std::string name = without_domain(asked);
   if (known.contains(name)) return absl::OkStatus();
   return wrong_usage(fmt::format("--op {}: no operator of this name is known; {}", asked,
                                  what_instead(name, {known.begin(), known.end()}, "`saturate inspect` lists those of the model")));
@@ -64,7 +65,7 @@ absl::Status check_question(const Model& model, const RuleSet& rules, const WhyQ
 }
 
 absl::StatusOr<WhyQuery> understood(WhyQuery query, const std::string& word, const Model& model, const RuleSet& rules) {
-  const auto is_operator = [&](const std::string& op) { return askable_operators(model, rules).contains(op.substr(op.rfind('.') + 1)); };
+  const auto is_operator = [&](const std::string& op) { return askable_operators(model, rules).contains(without_domain(op)); };
   if (!query.op.empty() && !is_operator(query.op) && find_kind(query.op)) query.kind = find_kind(std::exchange(query.op, ""))->name;
   if (word.empty()) return query;
   if (const BlockKind* kind = find_kind(word))
@@ -76,11 +77,11 @@ absl::StatusOr<WhyQuery> understood(WhyQuery query, const std::string& word, con
   else if (!rules.show(word).empty())
     query.rule = word;
   else {
-    std::vector<std::string> words = words_of_kinds(), values = value_names(model.graph);
+    std::vector<std::string> words = words_of_kinds(), values = value_names(model.graph), kinds;
     words.insert(words.end(), values.begin(), values.end());
-    return wrong_usage(fmt::format(
-        "{}: neither a kind of block nor a value, operator or rule; {}", word,
-        what_instead(word, words, "kinds are attention, norms, gelu, silu, activations, rotary, convolutions, experts, quantized")));
+    for (const BlockKind& kind : known_kinds()) kinds.emplace_back(kind.name);
+    return wrong_usage(fmt::format("{}: neither a kind of block nor a value, operator or rule; {}", word,
+                                   what_instead(word, words, fmt::format("kinds are {}", fmt::join(kinds, ", ")))));
   }
   return query;
 }

@@ -8,14 +8,14 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/graph/graph_view.h"
 #include "tools/explain/quantization.h"
+#include "tools/explain/run_index.h"
 
 namespace saturate {
 namespace {
 
 using Status = WhyPlace::Status;
-
-std::string without_domains(const std::string& op) { return op.substr(op.rfind('.') + 1); }
 
 void add_rest(KindSummary& into, KindSummary::Rest rest) {
   const auto same = [&](const KindSummary::Rest& r) { return r.what == rest.what && r.reason == rest.reason; };
@@ -28,7 +28,7 @@ void add_rest(KindSummary& into, KindSummary::Rest rest) {
 
 KindSummary::Rest rest_of(const WhyPlace& place, const BlockKind& kind, const Setup& setup, const OptimizeOptions& options) {
   const bool found = place.status == Status::kNotChosen;
-  KindSummary::Rest rest{found ? without_domains(place.fused) : std::string(kind.one), place.reason, "", place.value, 1};
+  KindSummary::Rest rest{found ? without_domain(place.fused) : std::string(kind.one), place.reason, "", place.value, 1};
   if (found && place.because == WhyPlace::Because::kOpset) {
     rest.reason = fmt::format("needs opset {}", place.opset);
     rest.help = option_for_opset(setup, options, place.opset);
@@ -49,50 +49,35 @@ KindSummary summary_of(const WhyReport& report, const BlockKind& kind, const Set
       continue;
     }
     ++out.found;
-    ++out.operators[without_domains(place.fused.empty() ? place.op_type : place.fused)];
+    ++out.operators[without_domain(place.fused.empty() ? place.op_type : place.fused)];
   }
   return out;
 }
 
 // ---- kinds that are counted, not asked for
 
-using UsersOf = std::map<std::string, std::vector<const Node*>>;
-
-UsersOf users_in(const Graph& graph) {
-  UsersOf users;
-  for (const Node& node : graph.nodes)
-    for (const std::string& input : node.inputs) users[input].push_back(&node);
-  return users;
-}
-
-const Node* only_user(const UsersOf& users, const Node& node) {
-  const auto it = node.outputs.empty() ? users.end() : users.find(node.outputs[0]);
-  return it != users.end() && it->second.size() == 1 ? it->second.front() : nullptr;
-}
-
-std::size_t count_in(const GraphStats& stats, const std::string& op) {
-  const auto it = stats.operators.find(op);
-  return it == stats.operators.end() ? 0 : it->second;
+const Node* only_user(const GraphView& view, const Node& node) {
+  const auto uses = node.outputs.empty() ? std::span<const GraphView::Use>() : view.uses(node.outputs[0]);
+  return uses.size() == 1 ? uses.front().node : nullptr;
 }
 
 // Convolutions with a BatchNormalization, which their weights take in, or an activation, which FusedConv does.
 KindSummary convolutions(const Model& model, const OptimizeReport& run, const Setup& setup) {
   constexpr std::array kActivations{"Relu", "LeakyRelu", "Sigmoid", "HardSigmoid", "Tanh", "Clip"};
-  const UsersOf users = users_in(model.graph);
+  const GraphView view(model.graph);
   std::size_t norms = 0, activations = 0;
   for (const Node& node : model.graph.nodes) {
     if (node.op_type != "Conv") continue;
-    const Node* user = only_user(users, node);
+    const Node* user = only_user(view, node);
     if (user && user->op_type == "BatchNormalization") {
       ++norms;
-      user = only_user(users, *user);
+      user = only_user(view, *user);
     }
     activations += user && std::find(kActivations.begin(), kActivations.end(), user->op_type) != kActivations.end();
   }
   const std::string fused = "com.microsoft.FusedConv";
-  const std::size_t left = std::min(norms, count_in(run.after, "BatchNormalization"));
-  const std::size_t taken =
-      std::min(activations, count_in(run.after, fused) - std::min(count_in(run.after, fused), count_in(run.before, fused)));
+  const std::size_t left = std::min(norms, run.after.count("BatchNormalization"));
+  const std::size_t taken = std::min(activations, run.after.count(fused) - std::min(run.after.count(fused), run.before.count(fused)));
   KindSummary out{"convolutions", norms + activations, norms - left + taken, {}, {}};
   if (norms > left) out.operators["BatchNormalization folded"] = norms - left;
   if (taken > 0) out.operators["FusedConv"] = taken;
@@ -112,26 +97,20 @@ KindSummary convolutions(const Model& model, const OptimizeReport& run, const Se
 KindSummary experts(const Model& model, const OptimizeReport& run, const Setup& setup) {
   constexpr std::array kGates{"Softmax", "Sigmoid"};
   const auto is_gate = [&](const Node& n) { return std::find(kGates.begin(), kGates.end(), n.op_type) != kGates.end(); };
-  std::map<std::string, const Node*> makers;
-  for (const Node& node : model.graph.nodes)
-    for (const std::string& output : node.outputs) makers[output] = &node;
-  const UsersOf users = users_in(model.graph);
+  const GraphView view(model.graph);
   KindSummary out{"experts", 0, 0, {}, {}};
   std::string first;
   for (const Node& node : model.graph.nodes) {
     if (node.op_type != "TopK" || node.inputs.empty() || node.outputs.empty()) continue;
-    const auto maker = makers.find(node.inputs[0]);
-    const auto readers = users.find(node.outputs[0]);
-    const bool before = maker != makers.end() && is_gate(*maker->second);
-    const bool behind =
-        readers != users.end() && std::any_of(readers->second.begin(), readers->second.end(), [&](const Node* n) { return is_gate(*n); });
-    if (!before && !behind) continue;
+    const Node* maker = view.producer(node.inputs[0]);
+    const auto behind = view.uses(node.outputs[0]);
+    if (!(maker && is_gate(*maker)) && std::ranges::none_of(behind, [&](const GraphView::Use& u) { return is_gate(*u.node); })) continue;
     ++out.expected;
     if (first.empty()) first = node.outputs[0];
   }
   for (const char* op : {"com.microsoft.MoE", "com.microsoft.QMoE"})
-    if (const std::size_t n = count_in(run.after, op); n > 0) {
-      out.operators[without_domains(op)] = n;
+    if (const std::size_t n = run.after.count(op); n > 0) {
+      out.operators[without_domain(op)] = n;
       out.found += n;
     }
   out.expected += out.found;
@@ -143,6 +122,13 @@ KindSummary experts(const Model& model, const OptimizeReport& run, const Setup& 
   return out;
 }
 
+// "3 of 4: 2 Attention, 1 MultiHeadAttention".
+std::string found_text(const KindSummary& kind) {
+  std::vector<std::string> parts;
+  for (const auto& [op, n] : kind.operators) parts.push_back(fmt::format("{} {}", n, op));
+  return fmt::format("{} of {}{}", kind.found, kind.expected, parts.empty() ? "" : fmt::format(": {}", fmt::join(parts, ", ")));
+}
+
 // Of the result: what the target computes in integers.
 KindSummary quantized_units(const Model& result, const Setup& setup) {
   KindSummary out{"quantized", 0, 0, {}, {}};
@@ -151,7 +137,7 @@ KindSummary quantized_units(const Model& result, const Setup& setup) {
   if (!q.ok()) return out;
   out.expected = q->operators;
   out.found = q->integer_operators;
-  for (const auto& [kernel, n] : q->kernels) out.operators[without_domains(kernel)] = n;
+  for (const auto& [kernel, n] : q->kernels) out.operators[without_domain(kernel)] = n;
   for (const FloatOperator& f : q->islands) add_rest(out, {f.op_type, f.why, "", f.value, 1});
   std::stable_sort(out.rest.begin(), out.rest.end(), [](const auto& a, const auto& b) { return a.count > b.count; });
   return out;
@@ -159,7 +145,7 @@ KindSummary quantized_units(const Model& result, const Setup& setup) {
 
 }  // namespace
 
-void ask_kind(const FinishedRun& run, const Setup& setup, const BlockKind& kind, bool brief, WhyReport& report) {
+void ask_kind(const FinishedRun& run, const RunIndex& index, const Setup& setup, const BlockKind& kind, bool brief, WhyReport& report) {
   const auto share = [](const WhyPlace& p) {
     if (p.status != Status::kMissed) return 2.0;
     return p.nearest.empty() || p.nearest[0].total == 0 ? 0.0 : static_cast<double>(p.nearest[0].matched) / p.nearest[0].total;
@@ -170,7 +156,7 @@ void ask_kind(const FinishedRun& run, const Setup& setup, const BlockKind& kind,
     query.brief = brief;
     query.family = true;
     WhyReport of_one;
-    ask_places(run, setup, query, of_one);
+    ask_places(run, index, setup, query, of_one);
     if (report.anchors.find(of_one.anchors) == std::string::npos) report.anchors += (report.anchors.empty() ? "" : "; ") + of_one.anchors;
     for (WhyPlace& place : of_one.places) {
       const auto same = [&](const WhyPlace& p) { return p.value == place.value && p.where == place.where; };
@@ -188,7 +174,8 @@ absl::StatusOr<Summary> summarize(const Model& model, const Setup& setup, Optimi
   std::map<std::string_view, WhyReport> reports;
   options.observe = [&](const FinishedRun& run) {
     if (run.where.empty()) reports.clear();
-    for (const char* name : kAsked) ask_kind(run, setup, *find_kind(name), true, reports[name]);
+    const RunIndex index(run);
+    for (const char* name : kAsked) ask_kind(run, index, setup, *find_kind(name), true, reports[name]);
   };
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
   if (!result.ok()) return result.status();
@@ -202,9 +189,7 @@ absl::StatusOr<Summary> summarize(const Model& model, const Setup& setup, Optimi
 }
 
 std::string format_kind(const KindSummary& kind) {
-  std::vector<std::string> parts;
-  for (const auto& [op, n] : kind.operators) parts.push_back(fmt::format("{} {}", n, op));
-  std::string out = fmt::format("{} of {}{}", kind.found, kind.expected, parts.empty() ? "" : fmt::format(": {}", fmt::join(parts, ", ")));
+  std::string out = found_text(kind);
   constexpr std::size_t kMost = 2;  // reasons
   for (std::size_t i = 0; i < std::min(kMost, kind.rest.size()); ++i) {
     const KindSummary::Rest& r = kind.rest[i];
@@ -217,10 +202,7 @@ std::string format_kind(const KindSummary& kind) {
 }
 
 std::string format_whole(const KindSummary& kind) {
-  std::vector<std::string> parts;
-  for (const auto& [op, n] : kind.operators) parts.push_back(fmt::format("{} {}", n, op));
-  std::string out = fmt::format("{}: {} of {}{}\n", kind.kind, kind.found, kind.expected,
-                                parts.empty() ? "" : fmt::format(": {}", fmt::join(parts, ", ")));
+  std::string out = fmt::format("{}: {}\n", kind.kind, found_text(kind));
   for (const KindSummary::Rest& r : kind.rest)
     out += fmt::format("  {} {}: {}{}\n", r.count, r.what, r.reason, r.value.empty() ? "" : fmt::format(" (first at '{}')", r.value));
   return out;

@@ -31,7 +31,7 @@ struct Summary {
 absl::StatusOr<Summary> summarize(const Model& model, const Setup& setup, OptimizeOptions options);
 
 // Of a question about a kind: each of its operators' places, those of one value once.
-void ask_kind(const FinishedRun& run, const Setup& setup, const BlockKind& kind, bool brief, WhyReport& report);
+void ask_kind(const FinishedRun& run, const RunIndex& index, const Setup& setup, const BlockKind& kind, bool brief, WhyReport& report);
 
 std::string format_kind(const KindSummary& kind);   // without its name
 std::string format_whole(const KindSummary& kind);  // with every reason, a line each

@@ -13,8 +13,8 @@
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/compile/near_miss.h"
 #include "tools/explain/closure.h"
-#include "tools/explain/place_tests.h"
 #include "tools/explain/question.h"
+#include "tools/explain/run_index.h"
 #include "tools/explain/quantization.h"
 #include "tools/explain/summary.h"
 #include "tools/pipeline/fused.h"
@@ -37,25 +37,8 @@ std::string_view family_of(const std::string& op_type) {
 
 class PlaceExplainer {
  public:
-  PlaceExplainer(const FinishedRun& run, const Setup& setup, const WhyQuery& query, WhyReport& report)
-      : run_(run),
-        g_(run.g),
-        e_(run.g.egraph()),
-        setup_(setup),
-        model_(*run.lowered.model),
-        query_(query),
-        report_(report),
-        tests_(model_.graph) {
-    for (const auto& [id, names] : run.lowered.names)
-      if (!names.empty()) names_.try_emplace(e_.find(id), names.front());
-    for (const auto& [name, id] : run.lowered.values) names_.try_emplace(e_.find(id), name);
-    for (const Node& n : model_.graph.nodes)
-      for (const std::string& o : n.outputs)
-        if (const auto it = run.lowered.values.find(o); !o.empty() && it != run.lowered.values.end()) names_[e_.find(it->second)] = o;
-    for (Id root : run.lowered.roots) needed_.insert(e_.find(root));
-    for (auto source = run.lowered.sources.rbegin(); source != run.lowered.sources.rend(); ++source)
-      if (std::any_of(source->outputs.begin(), source->outputs.end(), [&](Id o) { return o != kNone && needed_.contains(e_.find(o)); }))
-        for (Id child : source->children) needed_.insert(e_.find(child));
+  PlaceExplainer(const FinishedRun& run, const RunIndex& index, const Setup& setup, const WhyQuery& query, WhyReport& report)
+      : run_(run), g_(run.g), e_(run.g.egraph()), setup_(setup), model_(*run.lowered.model), query_(query), report_(report), index_(index) {
     name_ = [this](Id id) { return name(id); };
   }
 
@@ -73,7 +56,7 @@ class PlaceExplainer {
  private:
   std::string name(Id id) const {
     id = e_.find(id);
-    if (const auto it = names_.find(id); it != names_.end()) return fmt::format("'{}'", it->second);
+    if (const auto it = index_.names.find(id); it != index_.names.end()) return fmt::format("'{}'", it->second);
     return g_.facts(id).constant ? "a constant made by rules" : fmt::format("a value made by rules ({})", operators_of(g_, id));
   }
 
@@ -150,8 +133,8 @@ class PlaceExplainer {
   // The operator that was asked for, or one of its family.
   bool is_wanted(const std::string& op) const { return is_op(op, query_.op) || (query_.family && is_of_family(op, family_)); }
 
-  bool is_attention(const Node& node) const { return tests_.attends(node); }
-  bool is_activation(const Node& node) const { return tests_.activates(node); }
+  bool is_attention(const Node& node) const { return index_.tests.attends(node); }
+  bool is_activation(const Node& node) const { return index_.tests.activates(node); }
 
   bool not_a_plain_mean(const Node& node) const {
     if (node.op_type != "ReduceMean") return true;
@@ -214,7 +197,7 @@ class PlaceExplainer {
       if (node == kNone || test(node)) return node;
       const ENode n = e_.node(node);
       const auto made = std::find_if(n.children.begin(), n.children.end(), [&](Id c) {
-        return !names_.contains(e_.find(c)) && !g_.facts(e_.find(c)).constant && selected(e_.find(c)) != kNone;
+        return !index_.names.contains(e_.find(c)) && !g_.facts(e_.find(c)).constant && selected(e_.find(c)) != kNone;
       });
       if (made == n.children.end()) return kNone;
       id = e_.find(*made);
@@ -244,7 +227,7 @@ class PlaceExplainer {
       place.status = WhyPlace::Status::kGiven;
       return;
     }
-    if (!needed_.contains(anchor)) {
+    if (!index_.needed.contains(anchor)) {
       place.status = WhyPlace::Status::kNotNeeded;
       place.reason = "no output of the model is computed from it";
       return;
@@ -519,18 +502,16 @@ class PlaceExplainer {
   const Model& model_;
   const WhyQuery& query_;
   WhyReport& report_;
-  const PlaceTests tests_;
+  const RunIndex& index_;
   std::string_view family_;  // of the operator that was asked for
-  std::map<Id, std::string> names_;
-  std::set<Id> needed_;   // classes from which an output is computed
-  std::set<Id> anchors_;  // of --op
+  std::set<Id> anchors_;     // of --op
   Namer name_;
 };
 
 }  // namespace
 
-void ask_places(const FinishedRun& run, const Setup& setup, const WhyQuery& query, WhyReport& report) {
-  PlaceExplainer(run, setup, query, report).ask();
+void ask_places(const FinishedRun& run, const RunIndex& index, const Setup& setup, const WhyQuery& query, WhyReport& report) {
+  PlaceExplainer(run, index, setup, query, report).ask();
 }
 
 absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query) {
@@ -538,7 +519,8 @@ absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, Optimi
   WhyReport report;
   const BlockKind* kind = find_kind(query.kind);
   options.observe = [&](const FinishedRun& run) {
-    kind ? ask_kind(run, setup, *kind, false, report) : ask_places(run, setup, query, report);
+    const RunIndex index(run);
+    kind ? ask_kind(run, index, setup, *kind, false, report) : ask_places(run, index, setup, query, report);
   };
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
   if (!result.ok()) return result.status();

@@ -14,6 +14,8 @@
 
 namespace saturate {
 
+struct RunIndex;  // run_index.h
+
 struct WhyQuery {
   std::string op = {};     // an operator type, with or without domain
   std::string rule = {};   // or a rule
@@ -70,7 +72,7 @@ absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, Optimi
 absl::StatusOr<WhyQuery> understood(WhyQuery query, const std::string& word, const Model& model, const RuleSet& rules);
 
 // The places of one finished run, added to the report.
-void ask_places(const FinishedRun& run, const Setup& setup, const WhyQuery& query, WhyReport& report);
+void ask_places(const FinishedRun& run, const RunIndex& index, const Setup& setup, const WhyQuery& query, WhyReport& report);
 
 std::string format_why(const WhyReport& report);
 nlohmann::json to_json(const WhyReport& report);

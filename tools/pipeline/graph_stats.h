@@ -17,6 +17,10 @@ struct GraphStats {
   std::size_t constants = 0, initializers = 0;
   std::uint64_t parameters = 0, parameter_bytes = 0;
   std::int64_t opset = 0, ir_version = 0;
+  std::size_t count(const std::string& op_type) const {
+    const auto it = operators.find(op_type);
+    return it == operators.end() ? 0 : it->second;
+  }
 };
 GraphStats graph_stats(const Model& model);
 

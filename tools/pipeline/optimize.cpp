@@ -287,13 +287,7 @@ class Attempt {
 };
 
 // Whether some of the model's own Attention operators of the standard are gone.
-bool attends_by_parts(const OptimizeReport& report) {
-  const auto count = [](const GraphStats& stats) {
-    const auto it = stats.operators.find("Attention");
-    return it == stats.operators.end() ? 0 : it->second;
-  };
-  return count(report.after) < count(report.before);
-}
+bool attends_by_parts(const OptimizeReport& report) { return report.after.count("Attention") < report.before.count("Attention"); }
 
 void note_assumed(const Model& result, const RuleSet& rules, const Target& target, OptimizeReport& report) {
   for (const Assumption& a : known_assumptions()) {

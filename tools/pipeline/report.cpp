@@ -22,11 +22,6 @@ constexpr std::size_t kMostNames = 8;  // in a line
 using Rows = std::vector<std::vector<std::string>>;
 using nlohmann::json;
 
-std::size_t count_of(const GraphStats& stats, const std::string& op_type) {
-  const auto it = stats.operators.find(op_type);
-  return it == stats.operators.end() ? 0 : it->second;
-}
-
 std::vector<std::string> change_row(const std::string& name, std::uint64_t before, std::uint64_t after) {
   return {name, fmt::format("{}", before), fmt::format("{}", after),
           signed_difference(static_cast<std::int64_t>(before), static_cast<std::int64_t>(after))};
@@ -39,7 +34,7 @@ std::string operator_table(const GraphStats& before, const GraphStats& after) {
   Rows rows{{"operator", "before", "after", "change"}};
   std::size_t unchanged = 0;
   for (const std::string& name : names) {
-    const std::size_t a = count_of(before, name), b = count_of(after, name);
+    const std::size_t a = before.count(name), b = after.count(name);
     if (a == b)
       ++unchanged;
     else

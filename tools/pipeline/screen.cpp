@@ -117,18 +117,17 @@ int place_of_family(const std::string& op_type) {
 
 // Names without domains, but where two of one name differ in nothing else.
 std::vector<std::string> named(const Counts& counts, const Counts& others) {
-  const auto bare = [](const std::string& op) { return op.substr(op.rfind('.') + 1); };
   std::map<std::string, std::set<std::string>> meant;
   for (const Counts* all : {&counts, &others})
-    for (const auto& [op, n] : *all) meant[bare(op)].insert(op);
+    for (const auto& [op, n] : *all) meant[without_domain(op)].insert(op);
   std::vector<std::pair<std::string, std::size_t>> ordered(counts.begin(), counts.end());
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const auto& a, const auto& b) { return place_of_family(a.first) < place_of_family(b.first); });
   std::vector<std::string> out;
   for (const auto& [op, n] : ordered)
-    out.push_back(meant[bare(op)].size() == 1
-                      ? fmt::format("{} {}", n, bare(op))
-                      : fmt::format("{} {} ({})", n, bare(op), op == bare(op) ? "ai.onnx" : op.substr(0, op.rfind('.'))));
+    out.push_back(meant[without_domain(op)].size() == 1 ? fmt::format("{} {}", n, without_domain(op))
+                                                        : fmt::format("{} {} ({})", n, without_domain(op),
+                                                                      op == without_domain(op) ? "ai.onnx" : op.substr(0, op.rfind('.'))));
   return out;
 }
 
@@ -150,10 +149,8 @@ std::string other_changes(const OptimizeReport& r, std::size_t most) {
   std::vector<std::pair<std::size_t, std::string>> less, more;
   for (const auto* stats : {&r.before, &r.after})
     for (const auto& [op, n] : stats->operators) {
-      const auto& others = stats == &r.before ? r.after.operators : r.before.operators;
-      const auto other = others.find(op);
-      const std::size_t rest = other == others.end() ? 0 : other->second;
-      if (n > rest && op != "Constant") (stats == &r.before ? less : more).emplace_back(n - rest, op.substr(op.rfind('.') + 1));
+      const std::size_t rest = (stats == &r.before ? r.after : r.before).count(op);
+      if (n > rest && op != "Constant") (stats == &r.before ? less : more).emplace_back(n - rest, without_domain(op));
     }
   const auto told = [most](auto& list, std::string_view word) {
     std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -212,7 +209,7 @@ void add_left(const WholeReport& report, ScreenLines& lines) {
     for (const Unfused& u : report.unfused)
       if (u.why == why && (why != Why::kOpset || !u.better.empty())) counts[u.op_type] += u.count;  // else no user can have them
     std::vector<std::string> parts;
-    for (const auto& [op, n] : counts) parts.push_back(fmt::format("{} {}", n, op.substr(op.rfind('.') + 1)));
+    for (const auto& [op, n] : counts) parts.push_back(fmt::format("{} {}", n, without_domain(op)));
     return fmt::format("{}", fmt::join(parts, ", "));
   };
   bool told_newer = false;

@@ -123,7 +123,7 @@ namespace {
 std::vector<std::string> fusions(const std::vector<std::string>& made) {
   std::vector<std::string> out;
   for (const std::string& name : made)
-    if (!name.starts_with("saturate.")) out.push_back(name.substr(name.rfind('.') + 1));
+    if (!name.starts_with("saturate.")) out.push_back(without_domain(name));
   return out;
 }
 

@@ -1,0 +1,20 @@
+// What every question about one finished run looks up, found once.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "tools/explain/place_tests.h"
+#include "tools/pipeline/optimize.h"
+
+namespace saturate {
+
+struct RunIndex {
+  explicit RunIndex(const FinishedRun& run);
+  std::map<Id, std::string> names;  // of classes, as the model spells them
+  std::set<Id> needed;              // classes from which an output is computed
+  PlaceTests tests;
+};
+
+}  // namespace saturate
