@@ -408,28 +408,65 @@ absl::Status find_cost_model(Target& target, const std::string& path) {
   return absl::OkStatus();
 }
 
-// What others call what we have, and runtimes that have no target of their own.
-std::string other_target(const std::string& name) {
-  constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-      {"cpu", "ort-cpu"},   {"ort", "ort-cpu"},      {"onnxruntime", "ort-cpu"}, {"cuda", "ort-cuda"},
-      {"gpu", "ort-cuda"},  {"web", "ort-web"},      {"wasm", "ort-web"},        {"webgpu", "ort-web"},
-      {"js", "ort-web"},    {"npu", "npu-4d"},       {"qnn", "qnn-htp"},         {"tensorrt", "onnx"},
-      {"trt", "onnx"},      {"dml", "onnx"},         {"directml", "onnx"},       {"nnapi", "onnx"},
-      {"tflite", "onnx"},   {"rocm", "onnx"},        {"migraphx", "onnx"},       {"coremltools", "coreml"},
-      {"coreml", "coreml"}, {"openvino", "openvino"}};
-  std::string lower(name);
+// What others call what we have, and runtimes that have no target of their own: execution providers of ONNX Runtime, without their
+// ending, and other words for them.
+struct OtherName {
+  std::string_view name, ours;
+  bool is_provider = true;
+};
+constexpr OtherName kOtherNames[] = {{"cpu", "ort-cpu"},
+                                     {"xnnpack", "ort-cpu"},
+                                     {"dnnl", "ort-cpu"},
+                                     {"acl", "ort-cpu"},
+                                     {"ort", "ort-cpu", false},
+                                     {"onnxruntime", "ort-cpu", false},
+                                     {"cuda", "ort-cuda"},
+                                     {"gpu", "ort-cuda"},
+                                     {"web", "ort-web", false},
+                                     {"wasm", "ort-web"},
+                                     {"webgpu", "ort-web"},
+                                     {"webnn", "ort-web"},
+                                     {"js", "ort-web"},
+                                     {"npu", "npu-4d", false},
+                                     {"qnn", "qnn-htp"},
+                                     {"coreml", "coreml"},
+                                     {"coremltools", "coreml", false},
+                                     {"openvino", "openvino"},
+                                     {"tensorrt", "onnx"},
+                                     {"trt", "onnx"},
+                                     {"nvtensorrtrtx", "onnx"},
+                                     {"dml", "onnx"},
+                                     {"directml", "onnx"},
+                                     {"nnapi", "onnx"},
+                                     {"rocm", "onnx"},
+                                     {"migraphx", "onnx"},
+                                     {"tflite", "onnx", false}};
+
+// By "CUDAExecutionProvider", "cuda", in any case; null: none of them.
+const OtherName* find_other_name(std::string_view word) {
+  std::string lower(word);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::string_view kProvider = "executionprovider";  // CUDAExecutionProvider
+  constexpr std::string_view kProvider = "executionprovider";
   if (lower.ends_with(kProvider)) lower.resize(lower.size() - kProvider.size());
+  const auto* found = std::ranges::find(kOtherNames, lower, &OtherName::name);
+  return found == std::end(kOtherNames) ? nullptr : found;
+}
+
+std::string other_target(const std::string& name) {
   const auto built_in = builtin_targets();
-  for (const auto& [other, ours] : kOtherNames)
-    if (lower == other && std::find(built_in.begin(), built_in.end(), ours) != built_in.end())
-      return fmt::format("{}'{}'{} There are {}", ours == "onnx" ? "for a runtime with fusions of its own take " : "did you mean ", ours,
-                         ours == "onnx" ? "." : "?", fmt::join(built_in, ", "));
-  return what_instead(name, built_in);
+  const OtherName* other = find_other_name(name);
+  if (!other || std::find(built_in.begin(), built_in.end(), other->ours) == built_in.end()) return what_instead(name, built_in);
+  const bool is_other = other->ours == "onnx";
+  return fmt::format("{}'{}'{} There are {}", is_other ? "for a runtime with fusions of its own take " : "did you mean ", other->ours,
+                     is_other ? "." : "?", fmt::join(built_in, ", "));
 }
 
 }  // namespace
+
+std::string target_of_provider(const std::string& word) {
+  const OtherName* other = find_other_name(word);
+  return other && other->is_provider ? std::string(other->ours) : word;
+}
 
 absl::StatusOr<Target> builtin_target(std::string_view name) {
   for (const auto& [known, text] : kBuiltinTargets)

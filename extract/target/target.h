@@ -199,6 +199,8 @@ GivenTarget split_release(const std::string& given);
 // Held to none.
 absl::StatusOr<Target> builtin_target(std::string_view name);
 std::vector<std::string> builtin_targets();
+// "CUDAExecutionProvider", "cuda", "cpu": the built-in target for it; the word itself where it is no execution provider of ONNX Runtime.
+std::string target_of_provider(const std::string& word);
 // A target as the JSON that load_target() reads.
 std::string target_text(const Target& target);
 

@@ -93,13 +93,6 @@ constexpr ForeignWord kPassesOfOthers[] = {
     {"cut", kCut}, {"extract", kCut}, {"split", kCut},
 };
 
-// Execution providers of ONNX Runtime, without the ending; those that have no target of their own take the standard's operators.
-constexpr ForeignWord kProviders[] = {
-    {"cpu", "ort-cpu"}, {"cuda", "ort-cuda"}, {"gpu", "ort-cuda"}, {"webgpu", "ort-web"}, {"webnn", "ort-web"}, {"js", "ort-web"}, {"wasm", "ort-web"},
-    {"coreml", "coreml"}, {"qnn", "qnn-htp"}, {"openvino", "openvino"}, {"tensorrt", "onnx"}, {"trt", "onnx"}, {"nvtensorrtrtx", "onnx"}, {"dml", "onnx"},
-    {"directml", "onnx"}, {"rocm", "onnx"}, {"migraphx", "onnx"}, {"nnapi", "onnx"}, {"xnnpack", "ort-cpu"}, {"dnnl", "ort-cpu"}, {"acl", "ort-cpu"},
-};
-
 constexpr ForeignWord kFormats[] = {
     {".ort", "ONNX Runtime's own format: write .onnx; python -m onnxruntime.tools.convert_onnx_models_to_ort makes .ort of it"},
     {".engine", "an engine of TensorRT: write .onnx, and give it to trtexec"}, {".plan", "an engine of TensorRT: write .onnx, and give it to trtexec"},
@@ -133,14 +126,6 @@ std::string_view instead_of_flag(std::string_view verb, std::string_view flag) {
 }
 
 std::string_view instead_of_pass(std::string_view pass) { return find_word(in_small_letters(pass), kPassesOfOthers); }
-
-std::string target_of_provider(const std::string& word) {
-  constexpr std::string_view kEnding = "executionprovider";
-  std::string name = in_small_letters(word);
-  if (name.ends_with(kEnding)) name.resize(name.size() - kEnding.size());
-  const std::string_view target = find_word(name, kProviders);
-  return target.empty() ? word : std::string(target);
-}
 
 std::string wrong_result(const std::string& path) {
   const std::string ending = in_small_letters(std::filesystem::path(path).extension().string());

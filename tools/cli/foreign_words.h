@@ -1,4 +1,4 @@
-// What people type who come from other tools, as data: verbs, flags of single verbs, passes, providers and formats of results.
+// What people type who come from other tools, as data: verbs, flags of single verbs, passes and formats of results.
 #pragma once
 
 #include <string>
@@ -12,8 +12,6 @@ std::string_view instead_of_verb(std::string_view word);
 std::string_view instead_of_flag(std::string_view verb, std::string_view flag);
 // A pass of transform.
 std::string_view instead_of_pass(std::string_view pass);
-// "CUDAExecutionProvider", "cuda", "cpu": the target; the word itself where it is none of them.
-std::string target_of_provider(const std::string& word);
 // Why a result can't have this name: "out.ort".
 std::string wrong_result(const std::string& path);
 // What is wrong with a word in the place of a model: an address, a name of a hub. "" where nothing is.

@@ -8,6 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "fmt/format.h"
+#include "extract/target/target.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
@@ -241,9 +242,9 @@ std::string take_foreign_flags(Words& words, const CLI::App& verb) {
       continue;
     }
     const auto* flag = std::find_if(kForeign.begin(), kForeign.end(), [&](const ForeignFlag& f) { return f.name == name; });
-    const bool is_pass = verb.get_name() == "transform" && name == "--pass" && at + 1 < words.size();
-    if (is_pass && !instead_of_pass(words[at + 1].substr(0, words[at + 1].find(':'))).empty())
-      return fmt::format("pass {}: no such pass; {}", words[at + 1], instead_of_pass(words[at + 1].substr(0, words[at + 1].find(':'))));
+    if (verb.get_name() == "transform" && name == "--pass" && at + 1 < words.size())
+      if (const std::string_view says = instead_of_pass(words[at + 1].substr(0, words[at + 1].find(':'))); !says.empty())
+        return fmt::format("pass {}: no such pass; {}", words[at + 1], says);
     const bool ours = flag != kForeign.end() && verb.get_name() == "optimize";
     if (const std::string_view says = instead_of_flag(verb.get_name(), name); !ours && !has_option(verb, name) && !says.empty())
       return fmt::format("{}: no such option; {}", name, says);
