@@ -339,7 +339,7 @@ OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& com
 // What the words of the user say; kInvalidArgument with one line where they say nothing.
 absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims);
 absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::string>& texts);
-// Wrong usage where --cost-at names a dim that no input of the model has.
+// Wrong usage where --cost-at nearly names a dim of the model's inputs. Others are told as warnings: one --cost-at may serve many models.
 absl::Status check_cost_points(const SaturateArgs& args, const Model& model);
 bool is_bare_shape(std::string_view word);  // "1,3,224,224"
 absl::StatusOr<InputShapes> parse_shapes(const std::vector<std::string>& shapes);

@@ -113,14 +113,11 @@ absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {
   return sizes;
 }
 
-// NAME:1,3,224,224, NAME=1,3,224,224, NAME:[1,3,224,224] and NAME:1x3x224x224; -1, ? or a name leave a dim as it is. The name of a model's
-// one input may be left out.
 absl::Status check_cost_points(const SaturateArgs& args, const Model& model) {
   const absl::StatusOr<std::vector<CostPoint>> points = parse_cost_points(args.cost_at);
   if (!points.ok()) return points.status();
-  // A name of no dim is none of this model; one that is nearly a dim's is a slip.
-  for (const std::string& unknown : unknown_symbols(model, *points))
-    if (unknown.find("did you mean") != std::string::npos) return wrong_usage(unknown);
+  for (const UnknownSymbol& unknown : unknown_symbols(model, *points))
+    if (unknown.is_slip) return wrong_usage(unknown.text);
   return absl::OkStatus();
 }
 
@@ -128,6 +125,8 @@ bool is_bare_shape(std::string_view word) {
   return word.find_first_of("0123456789") != std::string_view::npos && word.find_first_not_of("0123456789x?,-[]") == std::string_view::npos;
 }
 
+// NAME:1,3,224,224, NAME=1,3,224,224, NAME:[1,3,224,224] and NAME:1x3x224x224; -1, ? or a name leave a dim as it is. The name of a model's
+// one input may be left out.
 absl::StatusOr<InputShapes> parse_shapes(const std::vector<std::string>& shapes) {
   InputShapes out;
   for (const std::string& item : shapes) {

@@ -13,8 +13,9 @@
 
 namespace saturate {
 
-std::vector<std::string> unknown_symbols(const Model& model, const std::vector<CostPoint>& points) {
-  std::vector<std::string> out, names;
+std::vector<UnknownSymbol> unknown_symbols(const Model& model, const std::vector<CostPoint>& points) {
+  std::vector<UnknownSymbol> out;
+  std::vector<std::string> names;
   std::set<std::string> given;
   for (const CostPoint& point : points)
     for (const auto& [name, size] : point.symbols) given.insert(name);
@@ -24,8 +25,9 @@ std::vector<std::string> unknown_symbols(const Model& model, const std::vector<C
   for (const std::string& name : given) {
     const auto has = [&](const auto& symbol) { return symbol.first.find(name) != std::string::npos; };  // "past + 1" has past
     if (std::any_of(known.begin(), known.end(), has)) continue;
-    out.push_back(fmt::format("--cost-at {}: no input has a dim of this name; {}", name,
-                              names.empty() ? "all sizes of the model's inputs are numbers" : what_instead(name, names)));
+    out.push_back({fmt::format("--cost-at {}: no input has a dim of this name; {}", name,
+                               names.empty() ? "all sizes of the model's inputs are numbers" : what_instead(name, names)),
+                   !nearest(name, names).empty()});
   }
   return out;
 }
@@ -33,7 +35,7 @@ std::vector<std::string> unknown_symbols(const Model& model, const std::vector<C
 namespace {
 
 void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
-  for (std::string& unknown : unknown_symbols(model, options.cost_points)) report.warnings.push_back(std::move(unknown));
+  for (UnknownSymbol& unknown : unknown_symbols(model, options.cost_points)) report.warnings.push_back(std::move(unknown.text));
 }
 
 // So far as they are changed.

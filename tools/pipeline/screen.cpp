@@ -295,7 +295,7 @@ void add_stop(const OptimizeReport& r, ScreenLines& lines) {
 
 void add_asked_for(const OptimizeReport& r, ScreenLines& lines) {
   // A release that nobody named and that is not the one which is here.
-  if (r.settled.release.find(", since") != std::string::npos || r.settled.release.find("taken as") != std::string::npos)
+  if (r.settled.is_other)
     lines.add(ScreenLines::kExtra, "target", {fmt::format("for {}; {}", r.settled.release, r.settled.older), "for " + r.settled.release});
   if (r.measured) lines.add(ScreenLines::kUsual, "measured", {measured_text(*r.measured), brief_measured(*r.measured)});
   if (r.refused_after && *r.refused_before + *r.refused_after > 0)

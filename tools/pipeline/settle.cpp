@@ -56,14 +56,18 @@ absl::StatusOr<SettledTarget> settle_target(const std::string& given, const std:
   const std::string &first = runtime.releases.front().version, &last = runtime.releases.back().version;
   std::string taken = found->version.empty() ? runtime.usual().version : found->version;
   std::string said = fmt::format("{} {}{}", runtime.name, taken, found->how);
+  bool is_other = found->version.empty() && runtime.installed_with;
   if (is_before(taken, first)) {
     said += fmt::format(", is older than all that {} knows: taken as {}", target->name, first);
     taken = first;
+    is_other = true;
   } else if (is_before(last, taken)) {
     said += fmt::format(", is newer than all that {} knows: taken as {}", target->name, last);
     taken = last;
+    is_other = true;
   }
-  return SettledTarget{given + "@" + taken, said, taken == first ? "" : fmt::format("--target {}@{} for older ones", given, first)};
+  return SettledTarget{given + "@" + taken, said, taken == first ? "" : fmt::format("--target {}@{} for older ones", given, first),
+                       is_other};
 }
 
 }  // namespace saturate

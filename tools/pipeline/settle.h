@@ -11,6 +11,7 @@ struct SettledTarget {
   std::string given;         // with its release, "ort-cpu@1.31": naming it does the same anywhere
   std::string release = {};  // "ONNX Runtime 1.31, installed here"; "" where nothing was to be settled
   std::string older = {};    // "--target ort-cpu@1.20 for older ones"
+  bool is_other = false;     // than what is installed here: nothing usable is, or it is older or newer than all that the target knows
 };
 
 // What has a release, or names no runtime, stays. Else the library tells it that `library` (of --onnxruntime), the variable

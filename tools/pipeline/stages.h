@@ -48,8 +48,12 @@ std::int64_t opset_limit(const Model& model, const Task& task);
 
 // Whether the model as it came is a result: it has the opset that was asked for, and one that the target's runtime loads.
 bool may_return(const Model& model, const Task& task);
-// Of sizes at which costs are evaluated: those of dims that no input has, a sentence each.
-std::vector<std::string> unknown_symbols(const Model& model, const std::vector<CostPoint>& points);
+// Of sizes at which costs are evaluated: those of dims that no input has.
+struct UnknownSymbol {
+  std::string text;      // a sentence
+  bool is_slip = false;  // it is nearly the name of one
+};
+std::vector<UnknownSymbol> unknown_symbols(const Model& model, const std::vector<CostPoint>& points);
 // Adds warnings (model_warnings.cpp).
 void warn_of_the_model(const Model& model, const OptimizeOptions& options, OptimizeReport& report);
 
