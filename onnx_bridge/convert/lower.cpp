@@ -376,13 +376,11 @@ class Lowerer {
   bool draws_numbers(const Function& function) {
     const auto [known, is_new] = draws_.try_emplace(&function, false);
     if (!is_new) return known->second;
-    const bool draws = std::any_of(function.nodes.begin(), function.nodes.end(), [&](const Node& n) {
-      const auto in_body = [](const Attribute& a) { return a.type == AttributeType::kGraph && contains_random(a.g()); };
-      const Function* inner = functions_.called(n);
-      return may_draw(n) || std::any_of(n.attributes.begin(), n.attributes.end(), in_body) || (inner && draws_numbers(*inner));
-    });
-    draws_[&function] = draws;
-    return draws;
+    return known->second = std::any_of(function.nodes.begin(), function.nodes.end(), [&](const Node& n) {
+             const auto in_body = [](const Attribute& a) { return a.type == AttributeType::kGraph && contains_random(a.g()); };
+             const Function* inner = functions_.called(n);
+             return may_draw(n) || std::any_of(n.attributes.begin(), n.attributes.end(), in_body) || (inner && draws_numbers(*inner));
+           });
   }
 
   // One e-node a canonical node, its outputs joined with those of the original.

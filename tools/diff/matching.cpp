@@ -195,7 +195,6 @@ void Matching::match_backwards(const Evidence& evidence) {
     };
     const auto propose = [&](const Made& a, const Made& b) {
       const std::vector<std::uint32_t>&x = a.children, &y = b.children;
-      const bool known = !a.commutative || evidence.ran();
       if (a.commutative && x.size() != 2) return propose_left(a, b);
       if (!a.commutative) {
         for (std::size_t i = 0; i < x.size(); ++i) pairs.emplace(x[i], y[i]);
@@ -203,8 +202,9 @@ void Matching::match_backwards(const Evidence& evidence) {
       }
       for (std::size_t i = 0; i < x.size(); ++i)
         for (std::size_t j = 0; j < x.size(); ++j) {
-          if (!known && (find(x[1 - i]) == find(y[1 - j]) || (alike(x[i], y[j]) && !alike(x[i], y[1 - j])))) pairs.emplace(x[i], y[j]);
-          if (known) pairs.emplace(x[i], y[j]);
+          if (!evidence.ran() && (find(x[1 - i]) == find(y[1 - j]) || (alike(x[i], y[j]) && !alike(x[i], y[1 - j]))))
+            pairs.emplace(x[i], y[j]);
+          if (evidence.ran()) pairs.emplace(x[i], y[j]);
         }
     };
     for (const auto& [c, first] : makers[0])

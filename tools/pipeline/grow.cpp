@@ -15,6 +15,7 @@
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/native/views.h"
+#include "tools/verify/verify.h"
 #include "tools/pipeline/stages.h"
 
 namespace saturate {
@@ -361,10 +362,9 @@ std::int64_t opset_limit(const Model& model, const Task& task) {
 TimeGiven time_given(const Budgets& budgets) {
   constexpr double kLeast = 1;  // of a run: less than that bounds rewriting alone
   constexpr double kRewriting = 0.5, kStages = 0.75, kTold = 0.85;
-  constexpr double kJudges = 2;  // seconds more, for those who begin last
   if (!budgets.seconds) return {};
   const double began = budgets.began > 0 ? budgets.began : steady_seconds(), whole = std::max(kLeast, *budgets.seconds);
-  return {began + kRewriting * whole, began + kStages * whole, began + kTold * whole, began + whole, began + whole + kJudges};
+  return {began + kRewriting * whole, began + kStages * whole, began + kTold * whole, began + whole, began + whole + kTimeOfJudges};
 }
 
 Limits limits_of(const Budgets& given, const EGraph& egraph) {

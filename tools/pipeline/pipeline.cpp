@@ -221,10 +221,6 @@ void tell_seconds(WholeReport& report) {
   if (report.optimize.measured) report.stage_seconds.emplace_back("measure", report.optimize.measured->seconds);
 }
 
-}  // namespace
-
-namespace {
-
 // Both take the inputs of the original.
 VerifyReport verified(const Model& model, const PipelineResult& out, const std::vector<OptimizeResult::Sample>& samples, const Setup& setup,
                       const PipelineOptions& options, const TimeGiven& time) {

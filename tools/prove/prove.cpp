@@ -1,11 +1,9 @@
 #include "tools/prove/prove.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
-#include <tuple>
 
 #include "egraph/explain.h"
 #include "fmt/format.h"

@@ -43,7 +43,7 @@ struct GivenCase {
   CaseKind kind = CaseKind::kGiven;
 };
 
-inline constexpr double kTimeOfJudges = 2;
+inline constexpr double kTimeOfJudges = 2;  // seconds beyond those of verifying, for those who begin last
 
 struct VerifyOptions {
   Tolerances tolerances;
