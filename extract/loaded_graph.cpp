@@ -219,6 +219,10 @@ AtLoad LoadedGraph::sum(const CostModel& cost) const {
       out.cost[op] += beside;
     }
   }
+  if (const double layouts = laid_out_anew(cost); layouts > 0) {
+    out.price += layouts;
+    out.cost["Reorder"] += layouts;
+  }
   return out;
 }
 
@@ -233,8 +237,9 @@ std::optional<bool> LoadedGraph::branch_of(const LoadedNode& node) const {
 double LoadedGraph::price(const LoadedNode& node, const CostModel& cost) const {
   const Id made = classes_[at(node.outputs.front())];
   const auto as_it_is = [&] {
-    const Id id = e_.lookup(node.op, node.classes);
-    return cost.cost(g_, ENode{node.op, node.classes}, id == kNone ? made : id);
+    const Id known = e_.lookup(node.op, node.classes), id = known == kNone ? made : known;
+    const ENode e{node.op, node.classes};
+    return cost.cost(g_, e, id) - cost.cost_of_layout(g_, e, id);  // laid_out_anew() tells that
   };
   if (node.op != kNone && !node.in_integers) return as_it_is();
   std::vector<Id> inputs;

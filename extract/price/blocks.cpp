@@ -5,11 +5,12 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace saturate {
 namespace {
 
-constexpr std::int64_t kAligned = 4, kSmallestBlock = 8, kLargestBlock = 16;
+constexpr std::int64_t kAligned = 4, kLargestBlock = 16;
 
 // Fitted to 122 shapes on an AMD EPYC with ONNX Runtime 1.31.1 (bench/rows_as_images.py, which tells how far off they are): what the plain
 // kernel does for each place and each channel, filters share; and a start of each product, which many places share.
@@ -17,18 +18,32 @@ constexpr double kOfFilters = 11, kOfPlaces = 4, kStrided = 1.2;
 constexpr double kOfChannelAlone = 3.9, kOfPlacesAlone = 180, kStridedAlone = 1.5, kAloneByOne = 0.5;
 constexpr double kFewestFilters = 16, kFewestPlaces = 4, kFewestPlacesAlone = 20;  // that were measured
 
-constexpr std::string_view kOfChannels[] = {"Conv", "FusedConv", "MaxPool", "AveragePool"};  // whose results lie in blocks
-// Operators of one input that the runtime runs in blocks where that lies so, or in the kernel of the convolution before them
-// (tests/python/test_images_of_rows.py).
-constexpr std::string_view kInBlocks[] = {"Relu",      "Sigmoid", "Tanh",      "LeakyRelu",         "HardSigmoid",
-                                          "HardSwish", "Gelu",    "QuickGelu", "GlobalAveragePool", "GlobalMaxPool"};
-constexpr std::string_view kOfSeveral[] = {"Add", "Mul", "Sum", "Concat"};  // that are run so where all they read lies in blocks
-constexpr int kFarthest = 8;                                                // operators behind the last one of channels
+struct InBlocks {
+  std::string_view op, role;
+};
+constexpr InBlocks kInBlocks[] = {{"Conv", kBlocksOfFilters},
+                                  {"FusedConv", kBlocksOfFilters},
+                                  {"MaxPool", kBlocksOfChannels},
+                                  {"AveragePool", kBlocksOfChannels},
+                                  {"Relu", kBlocksOfOne},
+                                  {"Sigmoid", kBlocksOfOne},
+                                  {"Tanh", kBlocksOfOne},
+                                  {"LeakyRelu", kBlocksOfOne},
+                                  {"HardSigmoid", kBlocksOfOne},
+                                  {"HardSwish", kBlocksOfOne},
+                                  {"Gelu", kBlocksOfOne},
+                                  {"QuickGelu", kBlocksOfOne},
+                                  {"GlobalAveragePool", kBlocksOfOne},
+                                  {"GlobalMaxPool", kBlocksOfOne},
+                                  {"Add", kBlocksOfSeveral},
+                                  {"Mul", kBlocksOfSeveral},
+                                  {"Sum", kBlocksOfSeveral},
+                                  {"Concat", kBlocksOfSeveral}};
+// Measured beside the convolution without it (bench/attribute_times.py); of others it is as long as the kernel itself.
+constexpr std::pair<std::string_view, double> kShares[] = {{"", 0}, {"Relu", 0.1}, {"HardSwish", 0.5}};
+constexpr int kFarthest = 8;  // operators behind the last one of channels
 
-template <std::size_t N>
-bool contains(const std::string_view (&names)[N], std::string_view name) {
-  return std::ranges::find(names, name) != std::end(names);
-}
+bool is_of_channels(std::string_view role) { return role == kBlocksOfFilters || role == kBlocksOfChannels; }
 
 // Whether a value is made in blocks: by an operator of channels, and others behind it.
 bool is_in_blocks(const OnnxEGraph& g, Id id) {
@@ -37,9 +52,9 @@ bool is_in_blocks(const OnnxEGraph& g, Id id) {
     std::optional<Id> before;
     for (const NodeId n : e.class_nodes(e.find(id))) {
       const ENode made = e.node(n);
-      const std::string_view op = g.key(made.op).op_type;
-      if (contains(kOfChannels, op)) return true;
-      if (!before && (contains(kInBlocks, op) || contains(kOfSeveral, op))) before = made.children[0];
+      const std::string_view role = role_in_blocks(g.key(made.op).op_type);
+      if (is_of_channels(role)) return true;
+      if (!before && !role.empty()) before = made.children[0];
     }
     if (!before) return false;
     id = *before;
@@ -60,9 +75,20 @@ void add_place(Sizes1D& dims) {
 
 }  // namespace
 
+std::string_view role_in_blocks(std::string_view op) {
+  const auto* const it = std::ranges::find(kInBlocks, op, &InBlocks::op);
+  return it == std::end(kInBlocks) ? std::string_view() : it->role;
+}
+
+double share_in_convolution(std::string_view activation) {
+  const auto* const it = std::ranges::find(kShares, activation, &std::pair<std::string_view, double>::first);
+  return it == std::end(kShares) ? 1 : it->second;
+}
+
 bool leaves_blocks(const OnnxEGraph& g, const ENode& node, Id id) {
   const std::string_view op = g.key(node.op).op_type;
-  if (node.children.empty() || contains(kInBlocks, op) || contains(kOfChannels, op)) return false;
+  const std::string_view role = role_in_blocks(op);
+  if (node.children.empty() || role == kBlocksOfOne || is_of_channels(role)) return false;
   const auto &from = g.facts(node.children[0]).shape, &to = g.facts(id).shape;
   if (!from || !to || from->size() != 4 || to->size() < 3 || g.dims().value((*from)[2]) != 1) return false;
   if ((*from)[0] != (*to)[0] || (*from)[1] != (*to)[1]) return false;

@@ -3,10 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "extract/price/op_sizes.h"
 
 namespace saturate {
+
+// What the runtime asks of an operator before it runs it in blocks: of filters what `runs_in_blocks` says, of channels that they are whole
+// blocks; of one, that its input lies so; of several, that all of them do. "": it never does (tests/python/test_images_of_rows.py).
+inline constexpr std::string_view kBlocksOfFilters = "filters", kBlocksOfChannels = "channels", kBlocksOfOne = "one",
+                                  kBlocksOfSeveral = "several";
+std::string_view role_in_blocks(std::string_view op);
+inline constexpr std::int64_t kSmallestBlock = 8;
 
 struct ConvChannels {
   std::int64_t filters, of_filter, groups;  // of_filter: channels that one filter reads
@@ -14,6 +22,9 @@ struct ConvChannels {
 // Whether the runtime runs a convolution of images with so many channels in blocks, of 8 (AVX2) and of 16 (AVX-512, NEON). True of floats
 // and constant weights; tests/python/test_images_of_rows.py asks the runtime.
 bool runs_in_blocks(const ConvChannels& channels);
+
+// The activation of a FusedConv: what share of its own kernel's time, in a cache, it takes within the convolution's; 0 of none.
+double share_in_convolution(std::string_view activation);
 
 // A Conv or FusedConv along one axis that would run in blocks as one of images: how many times as long as that it takes; 1 of any other
 // operator.

@@ -126,6 +126,12 @@ class WeightedCost : public CostModel {
   double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id> inputs, Id output) const override {
     return mean([&](const CostModel& m) { return m.cost_as(g, op, inputs, output); });
   }
+  double cost_of_reorder(const OnnxEGraph& g, Id value, bool into_blocks) const override {
+    return mean([&](const CostModel& m) { return m.cost_of_reorder(g, value, into_blocks); });
+  }
+  double cost_of_layout(const OnnxEGraph& g, const ENode& node, Id id) const override {
+    return mean([&](const CostModel& m) { return m.cost_of_layout(g, node, id); });
+  }
   double constant_cost(std::size_t bytes) const override { return parts_[0].second->constant_cost(bytes); }
   std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) const override {
     std::vector<Part> prepared;

@@ -43,6 +43,17 @@ class CostModel {
   virtual double relative_error() const { return 0; }
   // What its times are of; nullopt where it has none, or does not say.
   virtual std::optional<MeasuredOn> measured_on() const { return std::nullopt; }
+  // What it takes a runtime that runs images in blocks of channels (blocks.h) to lay a value out in them, or as it is in the file; 0: it
+  // knows no blocks. The kernel alone: it reads what was just written.
+  virtual double cost_of_reorder(const OnnxEGraph&, Id value, bool into_blocks) const {
+    static_cast<void>(value), static_cast<void>(into_blocks);
+    return 0;
+  }
+  // What of cost() stands for that, where a spelling is priced by itself.
+  virtual double cost_of_layout(const OnnxEGraph&, const ENode& node, Id id) const {
+    static_cast<void>(node), static_cast<void>(id);
+    return 0;
+  }
   // What storing a new constant of so many bytes costs.
   virtual double constant_cost(std::size_t bytes) const = 0;
 };

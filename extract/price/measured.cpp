@@ -25,7 +25,8 @@ constexpr std::string_view kGemm = "Gemm", kFusedConv = "com.microsoft::FusedCon
 constexpr const char* kGemmBias = "Gemm/bias";
 constexpr const char *kQuantizer = "DynamicQuantizeLinear", *kIntegerProduct = "com.microsoft::MatMulIntegerToFloat";
 constexpr std::string_view kDynamicProduct = "com.microsoft::DynamicQuantizeMatMul";
-constexpr double kReorder = 1e-6;  // one operator more
+constexpr double kFitsInCache = 200e3;  // elements
+constexpr double kReorder = 1e-6;       // one operator more
 
 // An operator within `use`, with the same result, of these inputs of it.
 OpUse part_of(const OpUse& use, std::string op, const std::vector<std::size_t>& inputs) {
@@ -260,7 +261,26 @@ double MeasuredTable::conv_with_summand_seconds(const OpUse& use, bool* estimate
   return sum;
 }
 
+// The activation of a FusedConv goes over its result while that is in a cache: as long as over so many elements of a tensor that fits.
+double MeasuredTable::activation_seconds(const OpUse& use) const {
+  const std::string name = string_attribute(use, "activation");
+  const double share = share_in_convolution(name);
+  if (share == 0 || use.outputs.empty()) return 0;
+  double elements = 1;
+  for (const double d : use.outputs[0]) elements *= d;
+  const double fits = std::min(elements, kFitsInCache);
+  OpUse alone = part_of(use, name, {});
+  alone.inputs = alone.outputs = {{1, fits}};
+  alone.constant = {0};
+  return elements > 0 ? share * seconds(alone) * elements / fits : 0;
+}
+
 double MeasuredTable::seconds(const OpUse& use, bool* estimated) const {
+  if (use.op == kFusedConv && !has_summand(use) && !use.outputs.empty()) {
+    OpUse plain = use;
+    std::erase_if(plain.attributes, [](const Attribute& a) { return a.name == "activation"; });
+    if (plain.attributes.size() != use.attributes.size()) return seconds(plain, estimated) + activation_seconds(use);
+  }
   if (has_summand(use)) return conv_with_summand_seconds(use, estimated);
   if (const double times = times_of_image(use); times > 1) return times * seconds(over_image(use), estimated);
   const std::string op = comparable_op(use.op);

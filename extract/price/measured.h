@@ -48,6 +48,7 @@ class MeasuredTable {
   // FusedConv(X, W, b, Z). ONNX Runtime runs Conv, Add and an activation as one kernel in its blocked layout where Z lies in that layout,
   // which its own fusion knows at load; written as one operator they leave that layout where Z does not, and are copied into it and back.
   double conv_with_summand_seconds(const OpUse& use, bool* estimated) const;
+  double activation_seconds(const OpUse& use) const;
 
   Roofline roofline_;
   std::map<std::string, std::shared_ptr<Group>> groups_;  // by the operator whose times are comparable: FusedMatMul is in MatMul

@@ -98,7 +98,7 @@ class TimesCost : public CostModel {
     const OpKey& key = g.key(node.op);
     const double tie_break = tie_break_of(is_standard(key), key.attributes.size());
     const double unchecked = key.domain.empty() && !is_standard(key) ? kNotStandardFactor : 1;
-    return unchecked * (seconds(g, node, id) + times_->dispatch()) + tie_break + laid_out_anew(g, node, id);
+    return unchecked * (seconds(g, node, id) + times_->dispatch()) + tie_break + cost_of_layout(g, node, id);
   }
 
   double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id> inputs, Id output) const override {
@@ -106,21 +106,25 @@ class TimesCost : public CostModel {
     return times_->seconds(use_of(g, op, inputs, output, options_)) + times_->dispatch() + tie_break;
   }
 
+  // What lies in blocks of channels and is seen along one axis of places, or read by an operator that knows no blocks, is laid out anew,
+  // and was laid out in blocks before or is again: the runtime moves each element twice.
+  double cost_of_layout(const OnnxEGraph& g, const ENode& node, Id id) const override {
+    if (!times_->of_blocks() || !leaves_blocks(g, node, id)) return 0;
+    return 2 * cost_as(g, {"Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1})}}, std::array{id}, id);
+  }
+
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kStoreBandwidth; }
   std::optional<MeasuredOn> measured_on() const override { return times_->measured_on(); }
+  double cost_of_reorder(const OnnxEGraph& g, Id value, bool into_blocks) const override {
+    if (!times_->of_blocks()) return 0;
+    return times_->seconds(use_of(g, {into_blocks ? "ReorderInput" : "ReorderOutput", {}}, std::array{value}, value, options_));
+  }
   double relative_error() const override { return times_->in_seconds() ? times_->relative_error() : 0; }
 
  private:
   static double tie_break_of(bool standard, std::size_t attributes) {
     return (standard ? 0 : kStandardFirst) + kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(attributes, 50));
   }
-  // What lies in blocks of channels and is seen along one axis of places, or read by an operator that knows no blocks, is laid out anew,
-  // and was laid out in blocks before or is again: the runtime moves each element twice.
-  double laid_out_anew(const OnnxEGraph& g, const ENode& node, Id id) const {
-    if (!times_->of_blocks() || !leaves_blocks(g, node, id)) return 0;
-    return 2 * cost_as(g, {"Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1})}}, std::array{id}, id);
-  }
-
   // Layers repeat: the same operator on the same shapes is looked up once.
   double seconds(const OnnxEGraph& g, const ENode& node, Id id) const {
     const OpUse use = use_of(g, node, id, options_);
