@@ -103,8 +103,15 @@ struct GivenOption {
   std::optional<std::string> value;
 };
 
+// One page to look at.
+struct PageArgs {
+  std::string html;     // a file; empty: none is asked for
+  std::string command;  // that makes it again
+};
+
 struct OptimizeArgs {
   CommonArgs common;
+  PageArgs page;
   ShapeArgs shapes;
   VerifyArgs check;
   SaturateArgs saturate;
@@ -174,6 +181,7 @@ struct VerifyCommandArgs {
 
 struct DiffArgs {
   CommonArgs common;
+  PageArgs page;
   ShapeArgs shapes;
   VerifyArgs check;
   SaturateArgs saturate;  // target and cost

@@ -2,13 +2,34 @@
 #include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
 #include "tools/diff/diff.h"
+#include "tools/io/files.h"
 #include "tools/io/terminal.h"
 #include "tools/judge/choice.h"
+#include "tools/page/page.h"
 
 namespace saturate {
+namespace {
+
+absl::Status check_diff_page(const DiffArgs& args) {
+  if (args.page.html.empty()) return absl::OkStatus();
+  if (const absl::Status s = check_writable(args.page.html, Into::kAnything); !s.ok()) return s;
+  return check_distinct({{"--html", args.page.html}},
+                        {{"the first model", args.first}, {"the second model", args.second}, {"--cost", args.saturate.cost}});
+}
+
+absl::Status write_diff_page(const DiffArgs& args, const Model (&models)[2], const Setup& setup, const ModelDiff& diff) {
+  if (args.page.html.empty()) return absl::OkStatus();
+  const std::string text = format_diff(diff, args.first, args.second, false);
+  Page page("diff", text.substr(0, text.find("\n@@")), args.page.command);
+  page.add_models(models[0], models[1], args.first, args.second, diff, setup.rules);
+  return write_file(args.page.html, page.text());
+}
+
+}  // namespace
 
 int diff_command(const DiffArgs& args) {
   Model models[2];
+  if (const absl::Status status = check_diff_page(args); !status.ok()) return fail(status, "", "");
   if (const auto status = load_two(args.first, args.second, models)) return *status;
   absl::StatusOr<Setup> setup = set_up(args.saturate, {}, args.check.onnxruntime);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
@@ -19,10 +40,12 @@ int diff_command(const DiffArgs& args) {
   DiffOptions options;
   options.run = *std::move(run);
   options.setup = &*setup;
+  options.knows_nodes = !args.page.html.empty();
   if (const auto points = parse_cost_points(args.saturate.cost_at); points.ok()) options.points = *points;
   const absl::StatusOr<ModelDiff> diff = diff_models(models[0], models[1], options);
   if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, "", "interrupted", "");
   if (!diff.ok()) return fail(kExitFile, args.second, std::string(diff.status().message()), "");
+  if (const absl::Status status = write_diff_page(args, models, *setup, *diff); !status.ok()) return fail(status, args.page.html, "");
   if (args.common.json)
     print_json(to_json(*diff));
   else if (!args.common.quiet())

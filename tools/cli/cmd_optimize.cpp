@@ -24,6 +24,7 @@
 #include "tools/io/files.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
+#include "tools/page/page.h"
 #include "tools/pipeline/pipeline.h"
 #include "tools/pipeline/screen.h"
 #include "tools/pipeline/stage_dumps.h"
@@ -121,8 +122,8 @@ RunEnd write_dumps(const StageDumps& dumps) {
 struct Around {
   std::vector<PassCall> before, after;
   std::optional<TransformReport> told_before, told_after;
-  std::optional<ModelDiff> diff;
-  std::vector<NotFused> not_fused;  // of --report and --json
+  std::optional<ModelDiff> diff;    // of --diff and --html
+  std::vector<NotFused> not_fused;  // of --report, --html and --json
   std::vector<Unfused> unfused;     // of the screen
 };
 
@@ -131,18 +132,19 @@ nlohmann::json to_json(const OptimizeArgs& args, const Target& target, const Who
   out.update(run_facts(args, target));
   if (around.told_before) out["passes_before"] = to_json(*around.told_before);
   if (around.told_after) out["passes_after"] = to_json(*around.told_after);
-  if (around.diff) out["diff"] = to_json(*around.diff);
+  if (around.diff && args.diff) out["diff"] = to_json(*around.diff);
   out["not_fused"] = to_json(around.not_fused);
   return out;
 }
 
 // Safe to print.
-std::string format_report(const WholeReport& report, const Around& around, const CommonArgs& common) {
+std::string format_report(const WholeReport& report, const Around& around, const OptimizeArgs& args) {
+  const CommonArgs& common = args.common;
   const Look look = common.look();
   std::string out = common.verbosity > 0 ? format_report(report, common.verbosity, look) : screen(report, look);
   if (around.told_before) out = "before optimizing\n" + printable(format_report(*around.told_before)) + "\n" + out;
   if (around.told_after) out += "\nafter optimizing\n" + printable(format_report(*around.told_after));
-  if (around.diff) out += "\n" + printable(format_diff(*around.diff, report.input, report.output, common.verbosity > 0));
+  if (around.diff && args.diff) out += "\n" + printable(format_diff(*around.diff, report.input, report.output, common.verbosity > 0));
   return out;
 }
 
@@ -150,6 +152,20 @@ RunEnd write_report(const OptimizeArgs& args, const Target& target, const WholeR
   if (args.report.empty()) return {};
   const absl::Status status = write_file(args.report, json_text(to_json(args, target, report, around)) + "\n");
   return status.ok() ? RunEnd{} : failed(status, args.report);
+}
+
+// Of both models, which may be another than the file's: passes came before. Without times of this run, so that equal runs give equal pages.
+RunEnd write_result_page(const OptimizeArgs& args, const Model& before, const Model& after, const Setup& setup, WholeReport report,
+                         const Around& around) {
+  if (args.page.html.empty()) return {};
+  report.stage_seconds.clear();
+  Page page("optimize", screen(report, Look{}), args.page.command);
+  page.add_models(before, after, report.input, report.output, *around.diff, setup.rules);
+  page.add_not_fused(around.not_fused);
+  if (report.verify) page.add_verification(*report.verify);
+  if (report.optimize.measured) page.add_measured(*report.optimize.measured);
+  const absl::Status status = write_file(args.page.html, page.text());
+  return status.ok() ? RunEnd{} : failed(status, args.page.html);
 }
 
 absl::StatusOr<StageDumps> dumps_of(const OptimizeArgs& args) {
@@ -171,7 +187,8 @@ absl::Status check_outputs(const OptimizeArgs& args, const StageDumps& dumps) {
   if (pipe && !args.save_repro.empty()) return wrong_usage("--save-repro: name the output; a pipe is not repeated");
   if (const absl::Status s = pipe ? absl::OkStatus() : check_writable(args.output); !s.ok()) return s;
   if (const absl::Status s = args.save_repro.empty() ? absl::OkStatus() : check_repro_folder(args.save_repro); !s.ok()) return s;
-  std::vector<NamedPath> besides{{"--report", args.report}, {"--dump-egraph", args.dump_egraph}, {"--measured", args.measured}};
+  std::vector<NamedPath> besides{
+      {"--report", args.report}, {"--html", args.page.html}, {"--dump-egraph", args.dump_egraph}, {"--measured", args.measured}};
   for (const DumpRequest& dump : dumps.requests()) besides.push_back({"--dump " + dump.stage, dump.file});
   for (const NamedPath& beside : besides)
     if (const absl::Status s = beside.path.empty() ? absl::OkStatus() : check_writable(beside.path, Into::kAnything); !s.ok()) return s;
@@ -200,7 +217,8 @@ absl::Status check_data_files(const OptimizeArgs& args, const Model& model) {
   for_each_file_range(model, [&](const FileRange& range) { files.insert(range.path); });
   std::vector<NamedPath> inputs;
   for (const std::string& file : files) inputs.push_back({"data of the model", file});
-  return check_distinct({{"the result", args.output}, {"--report", args.report}, {"--dump-egraph", args.dump_egraph}}, inputs);
+  return check_distinct(
+      {{"the result", args.output}, {"--report", args.report}, {"--html", args.page.html}, {"--dump-egraph", args.dump_egraph}}, inputs);
 }
 
 absl::StatusOr<MeasureOptions> measure_options(const OptimizeArgs& args, const Model& model, Progress& progress) {
@@ -238,10 +256,10 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
                    {0, 0, stage == "saturate" || stage == "verify" ? most : Share{}.most});
   };
   options.optimize.annotate = args.annotate;
-  options.details = args.common.json || !args.report.empty();
+  options.details = args.common.json || !args.report.empty() || !args.page.html.empty();
   options.optimize.provenance = args.diff || options.details;
   options.optimize.newer_release = options.details || !args.common.quiet();
-  options.optimize.reasons = args.annotate || args.diff;
+  options.optimize.reasons = args.annotate || args.diff || !args.page.html.empty();
   options.optimize.dump_egraph = !args.dump_egraph.empty();
   options.optimize.stop_after = args.stop_after == "emit" ? "" : args.stop_after;
   if (!dumps.empty()) options.optimize.after_stage = [&dumps](const StageView& made) { dumps.add(made); };
@@ -272,7 +290,7 @@ void print_report(const OptimizeArgs& args, const Target& target, const WholeRep
   if (args.common.json)
     print_json(to_json(args, target, report, around));
   else if (!args.common.quiet())
-    print_safe_text(format_report(report, around, args.common));
+    print_safe_text(format_report(report, around, args));
   else
     for (const std::string& warning : report.optimize.warnings) warn(warning);
 }
@@ -322,8 +340,9 @@ RunEnd run_passes(const OptimizeArgs& args, const std::vector<PassCall>& steps, 
 }
 
 RunEnd find_difference(const OptimizeArgs& args, const LoadedRun& run, const OptimizeReport& report, const Model& result) {
-  if (!args.diff) return {};
+  if (!args.diff && args.page.html.empty()) return {};
   DiffOptions options;
+  options.knows_nodes = !args.page.html.empty();
   options.run = run.options.check;
   options.run.threads = args.common.threads;
   options.run.cancel = args.common.cancel;
@@ -362,6 +381,7 @@ RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, Progress& progress
   report.stage_seconds.emplace_back("save", clock.lap());
   progress.clear();
   if (RunEnd end = find_difference(args, run, report.optimize, result.model); !end.ok()) return end;
+  if (RunEnd end = write_result_page(args, run.model, result.model, run.setup, report, run.around); !end.ok()) return end;
   return finish(args, run.setup.target, report, run.around, result.egraph);
 }
 
@@ -413,8 +433,8 @@ int optimize_one(const OptimizeArgs& given) {
   if (!options.ok()) return fail(options.status(), "", "");
   if (options->details || !args.common.quiet())
     options->optimize.observe = [&, optimize = options->optimize](const FinishedRun& run) {
-      if (!args.common.quiet() && !args.common.json) see_unfused(run, *setup, optimize, around->unfused);
-      if (!args.report.empty() || args.common.json) see_not_fused(run, *setup, around->not_fused);
+      if ((!args.common.quiet() && !args.common.json) || !args.page.html.empty()) see_unfused(run, *setup, optimize, around->unfused);
+      if (options->details) see_not_fused(run, *setup, around->not_fused);
     };
   options->optimize.glances = !options->details;
   LoadedRun run{*model, *setup, *std::move(options), *dumps, *around, std::move(report), pipe ? &*pipe : nullptr};

@@ -18,7 +18,9 @@
 #include "tools/cli/foreign_words.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/help.h"
+#include "tools/cli/repro.h"
 #include "tools/cli/shell.h"
+#include "tools/cli/verb_options.h"
 #include "tools/cli/verbs.h"
 #include "tools/cli/words.h"
 #include "tools/io/files.h"
@@ -178,6 +180,23 @@ std::string no_pipe(const CLI::App& verb) {
   return "";
 }
 
+// Of verbs that write a page; null: of one that does not.
+PageArgs* page_of(std::string_view verb, Everything& all) {
+  if (verb == "optimize") return &all.optimize.page;
+  if (verb == "diff") return &all.diff.page;
+  return nullptr;
+}
+
+// The command, with all that was given.
+std::string command_given(const CLI::App& verb) {
+  std::string out = "saturate " + verb.get_name();
+  for (const GivenOption& option : given_options(verb)) {
+    if (option.name.starts_with('-')) out += " " + option.name;
+    if (option.value) out += " " + shell_word(*option.value);
+  }
+  return out;
+}
+
 // What is wrong with the outputs and inputs of optimize, in a sentence.
 std::string wrong_places(const OptimizeArgs& args, const std::string& output) {
   if (args.output_dir.empty() && !args.more.empty())
@@ -186,8 +205,9 @@ std::string wrong_places(const OptimizeArgs& args, const std::string& output) {
     return fmt::format("two outputs, {} and {}: --output-dir DIR takes many models", args.output, output);
   if (args.output_dir.empty()) return "";
   if (!output.empty()) return "--output and --output-dir: give one of them";
-  const bool tells = !args.report.empty() || !args.dump_egraph.empty() || !args.save_repro.empty() || !args.dumps.empty();
-  if (tells) return "--output-dir: --report, --dump, --dump-egraph and --save-repro tell of one model";
+  const bool tells =
+      !args.page.html.empty() || !args.report.empty() || !args.dump_egraph.empty() || !args.save_repro.empty() || !args.dumps.empty();
+  if (tells) return "--output-dir: --html, --report, --dump, --dump-egraph and --save-repro tell of one model";
   const bool piped = one_of(kPipe, {args.input, args.output}) || std::find(args.more.begin(), args.more.end(), kPipe) != args.more.end();
   return piped ? "--output-dir: standard input has no name; give paths" : "";
 }
@@ -218,6 +238,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   const std::string verb = app.get_subcommands().front()->get_name();
   if (const std::string wrong = no_pipe(*app.get_subcommands().front()); !wrong.empty()) return usage(wrong, verb);
   if (two_pipes(all)) return usage("-: standard input is one model; give the other by its path", verb);
+  if (PageArgs* page = page_of(verb, all)) page->command = command_given(*app.get_subcommands().front());
   if (verb == "optimize") return run_optimize(*app.get_subcommands().front(), all);
   if (verb == "transform" && !all.transform.list && all.transform.input.empty()) return usage("transform: which model?", verb);
   const TransformArgs& t = all.transform;
@@ -286,6 +307,11 @@ constexpr std::array kVerbs{
     Verb{"man", [](CLI::App& app, Everything& all) { add_man(app, all.shell); }},
 };
 
+void add_verb(const Verb& verb, CLI::App& app, Everything& all) {
+  verb.add(app, all);
+  if (PageArgs* page = page_of(verb.name, all)) verb_options::add_page(app.get_subcommand(std::string(verb.name)), *page);
+}
+
 std::vector<std::string> verb_names() {
   std::vector<std::string> out;
   for (const Verb& verb : kVerbs) out.emplace_back(verb.name);
@@ -309,7 +335,7 @@ Given words(int argc, char** argv, CLI::App& app, Everything& all) {
   const auto is_first = [&](const Verb& verb) { return verb.name == out[0]; };
   if (!none && std::none_of(kVerbs.begin(), kVerbs.end(), is_first)) out.insert(out.begin(), "optimize");
   for (const Verb& verb : kVerbs)
-    if (none || is_first(verb)) verb.add(app, all);
+    if (none || is_first(verb)) add_verb(verb, app, all);
   check_values(app);
   if (none) return given;
   all.verb = out[0];
@@ -353,7 +379,7 @@ int shell_command(const std::string& asked, const ShellArgs& args) {
   CLI::App app;
   Everything all;
   describe(app);
-  for (const Verb& verb : kVerbs) verb.add(app, all);
+  for (const Verb& verb : kVerbs) add_verb(verb, app, all);
   if (asked == "completion") {
     print_text(completion(args.shell, app));
     return kExitOk;

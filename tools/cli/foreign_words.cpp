@@ -79,7 +79,6 @@ constexpr ForeignFlagOf kFlagsOfOthers[] = {
     {"optimize", "--ort", "--target ort-cpu is the default; --judge onnxruntime names the judge"},
     {"optimize", "--level", "there are no levels, all rules are applied; --target says for which runtime"},
     {"optimize", "--summary", "the screen is one; --json and --report FILE are for programs"},
-    {"optimize", "--html", "--report FILE writes JSON; `saturate diff A.onnx B.onnx` shows what differs"},
     {"", "-j", kThreads}, {"", "--jobs", kThreads}, {"", "-t", "--threads N, or --target NAME"}, {"", "--num-threads", kThreads}, {"", "--workers", kThreads},
     {"", "--log-level", "-v says more, -vv all, -q errors and warnings alone"}, {"", "--debug", "-v says more, -vv all"}, {"", "--silent", "-q"},
     {"", "--ep", kTarget}, {"", "--device", kTarget}, {"", "--backend", kTarget}, {"", "--provider", kTarget}, {"", "--gpu", kTarget},

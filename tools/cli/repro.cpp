@@ -106,7 +106,7 @@ class ReproWriter {
       return absl::OkStatus();
     }
     std::string value = *option.value;
-    if (one_of(option.name, {"--report", "--dump-egraph"})) {
+    if (one_of(option.name, {"--report", "--html", "--dump-egraph"})) {
       if (!is_stream(value)) value = "out/" + base(value);
     } else if (const auto [kind, path] = file_of(option); !kind.empty()) {
       const std::string place = fmt::format("{}/{}/{}", kind, ++numbers_[kind], base(path));

@@ -77,6 +77,11 @@ void add_judge(CLI::App* app, VerifyArgs& args, const std::string& what) {
       ->type_name("PATH");
 }
 
+void add_page(CLI::App* app, PageArgs& args) {
+  app->add_option("--html", args.html, "write one page to look at: graphs, changes, laws and numbers in one file that needs no network")
+      ->type_name("PAGE.html");
+}
+
 void add_check(CLI::App* app, VerifyArgs& args) {
   add_list(app, "--inputs", args.inputs, "X.npz", "verify on these inputs instead of random ones; may be repeated");
   app->add_option(

@@ -176,6 +176,8 @@ class Differ {
   struct Around {
     const LoweredGraph *first, *second;
     const Matching* matching;
+    std::size_t graph, nodes[2];  // of ModelDiff::graphs, and which nodes of it
+    std::string attribute;
   };
 
   // `evidence`: null in bodies, of which nothing is known but their structure.
@@ -196,12 +198,62 @@ class Differ {
     }
     for (int side : {0, 1}) out_.equal_nodes[side] += found.equal.size() + found.constants[side];
     compare_types(*a, *b, matching);
+    const std::size_t graph = out_.graphs.size();
+    out_.graphs.push_back({where,
+                           around ? around->graph : 0,
+                           {around ? around->nodes[0] : 0, around ? around->nodes[1] : 0},
+                           around ? around->attribute : "",
+                           {}});
+    if (options_.knows_nodes)
+      for (int side : {0, 1}) out_.graphs.back().nodes[side] = known_nodes(*sides[side], prices[side]);
+    if (options_.knows_nodes) tell_origins(second.graph, where, out_.graphs.back().nodes[1]);
     std::vector<NodeRegions::Region> regions = found.regions;
     for (const auto& [i, j] : bodies_apart(*a, *b, matching, regions))
-      if (absl::Status s = compare_bodies(*a, *b, matching, i, j, where, depth); !s.ok()) return s;
+      if (absl::Status s = compare_bodies(*a, *b, matching, i, j, graph, depth); !s.ok()) return s;
     for (const NodeRegions::Region& region : regions)
-      if (!region.nodes[0].empty() || !region.nodes[1].empty()) add(region, sides, matching, prices, where);
+      if (!region.nodes[0].empty() || !region.nodes[1].empty()) add(region, sides, matching, prices, graph);
     return absl::OkStatus();
+  }
+
+  // At the sizes that costs are predicted for.
+  std::map<std::string, std::int64_t> sizes_of(const LoweredGraph& graph) const {
+    std::map<std::string, std::int64_t> sizes =
+        out_.predicted ? numbers_of(out_.predicted->assumed) : std::map<std::string, std::int64_t>();
+    sizes.merge(numbers_of(sizes_of_table(*graph.model)));
+    return sizes;
+  }
+
+  std::vector<DiffGraph::Known> known_nodes(const LoweredGraph& graph, const std::vector<double>& prices) const {
+    std::map<std::string, std::int64_t> sizes = sizes_of(graph);
+    if (!options_.points.empty())
+      for (const auto& [symbol, size] : options_.points[0].symbols) sizes[symbol] = size;
+    for (const auto& [symbol, size] : options_.run.sizes) sizes[symbol] = size;
+    const OnnxEGraph& g = *graph.g;
+    std::vector<DiffGraph::Known> out(graph.lowered.sources.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i].cost = prices[i];
+      for (const Id id : graph.lowered.sources[i].outputs) {
+        if (id == kNone) continue;
+        Facts facts = g.facts(g.egraph().find(id));
+        facts.content.reset();
+        facts.counts_from.reset();
+        if (out[i].type.empty()) out[i].type = to_string(facts, g.dims());
+        out[i].bytes += bytes_of(facts, g.dims(), sizes);
+      }
+    }
+    return out;
+  }
+
+  // 0 where a size is not known.
+  static double bytes_of(const Facts& facts, const DimTable& dims, const std::map<std::string, std::int64_t>& sizes) {
+    if (facts.kind != Facts::Kind::kTensor || !facts.shape || facts.constant) return 0;
+    double bytes = static_cast<double>(bit_width(facts.dtype)) / 8;
+    for (const Dim d : *facts.shape) {
+      const std::optional<std::int64_t> size = dims.evaluate(d, sizes);
+      if (!size || *size < 0) return 0;
+      bytes *= static_cast<double>(*size);
+    }
+    return bytes;
   }
 
   std::vector<double> node_prices(const LoweredGraph& graph) const {
@@ -209,10 +261,7 @@ class Differ {
     if (!options_.setup) return out;
     const OnnxEGraph& g = *graph.g;
     const CostModel& given = *options_.setup->cost;
-    std::map<std::string, std::int64_t> sizes =
-        out_.predicted ? numbers_of(out_.predicted->assumed) : std::map<std::string, std::int64_t>();
-    sizes.merge(numbers_of(sizes_of_table(*graph.model)));
-    const std::unique_ptr<CostModel> ready = given.for_graph(g, sizes);
+    const std::unique_ptr<CostModel> ready = given.for_graph(g, sizes_of(graph));
     const CostModel& cost = ready ? *ready : given;
     for (std::size_t i = 0; i < out.size(); ++i) {
       const Source& s = graph.lowered.sources[i];
@@ -269,7 +318,8 @@ class Differ {
   }
 
   absl::Status compare_bodies(const LoweredGraph& a, const LoweredGraph& b, const Matching& matching, std::size_t i, std::size_t j,
-                              const std::string& where, int depth) {
+                              std::size_t graph, int depth) {
+    const std::string where = out_.graphs[graph].where;
     const Node &x = a.model->graph.nodes[i], &y = b.model->graph.nodes[j];
     for (std::size_t& equal : out_.equal_nodes) ++equal;
     if (depth >= kMaxDepth) return absl::OkStatus();
@@ -277,7 +327,7 @@ class Differ {
       const Attribute* other = find_attribute(y.attributes, attribute.name);
       if (attribute.type != AttributeType::kGraph || !other || other->type != AttributeType::kGraph) continue;
       const Model first = model_of_body(*a.model, attribute.g()), second = model_of_body(*b.model, other->g());
-      const Around around{&a, &b, &matching};
+      const Around around{&a, &b, &matching, graph, {i, j}, attribute.name};
       const std::string inner =
           fmt::format("{} of '{}'{}", attribute.name, x.name.empty() ? first_output(x) : x.name, where.empty() ? "" : " in " + where);
       if (absl::Status s = compare(first, second, &around, inner, depth + 1, inner_names(first.graph, second.graph, around), nullptr);
@@ -300,9 +350,10 @@ class Differ {
   }
 
   void add(const NodeRegions::Region& found, const LoweredGraph* const (&sides)[2], const Matching& matching,
-           const std::vector<double> (&prices)[2], const std::string& where) {
+           const std::vector<double> (&prices)[2], std::size_t graph) {
     DiffRegion region;
-    region.where = where;
+    region.graph = graph;
+    const std::string& where = region.where = out_.graphs[graph].where;
     region.outputs = found.outputs;
     region.shared = found.shared;
     region.unproven = found.unproven;
@@ -310,6 +361,7 @@ class Differ {
     for (int side : {0, 1})
       for (const std::size_t i : found.nodes[side]) {
         const Node& node = sides[side]->model->graph.nodes[i];
+        region.nodes[side].push_back(i);
         (side == 0 ? region.before : region.after)
             .push_back({qualified_name(node.domain, node.op_type), node.name, first_output(node), short_attributes(node), prices[side][i]});
         for (const std::string& output : node.outputs)
@@ -321,17 +373,32 @@ class Differ {
     out_.regions.push_back(std::move(region));
   }
 
+  const Provenance* provenance_of(const Node& node, const std::string& where) const {
+    const auto graph = made_.find(where);
+    if (graph == made_.end()) return nullptr;
+    const auto it = graph->second.find(first_output(node));
+    return it == graph->second.end() ? nullptr : it->second;
+  }
+
+  std::vector<std::string> rules_of(const Node& node, const std::string& where) const {
+    if (const Provenance* made = provenance_of(node, where)) return made->rules;
+    if (!made_.empty()) return {};
+    const Metadata metadata = metadata_of(node);
+    const auto it = metadata.find(std::string(kRulesKey));
+    return it == metadata.end() ? std::vector<std::string>() : split_names(it->second);
+  }
+
   void add_rules(const Node& node, const std::string& where, std::vector<std::string>& why) const {
-    std::vector<std::string> rules;
-    if (const auto graph = made_.find(where); graph != made_.end()) {
-      const auto it = graph->second.find(first_output(node));
-      if (it != graph->second.end()) rules = it->second->rules;
-    } else if (made_.empty()) {
-      const Metadata metadata = metadata_of(node);
-      if (const auto it = metadata.find(std::string(kRulesKey)); it != metadata.end()) rules = split_names(it->second);
-    }
-    for (std::string& rule : rules)
+    for (std::string& rule : rules_of(node, where))
       if (std::find(why.begin(), why.end(), rule) == why.end()) why.push_back(std::move(rule));
+  }
+
+  void tell_origins(const Graph& graph, const std::string& where, std::vector<DiffGraph::Known>& nodes) const {
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      nodes[i].rules = rules_of(graph.nodes[i], where);
+      if (const Provenance* made = provenance_of(graph.nodes[i], where))
+        for (const auto& gone : made->replaces) nodes[i].replaces.push_back(gone->output);
+    }
   }
 
   static std::string scope_of(const LoweredGraph& a, const std::vector<std::size_t>& before, const LoweredGraph& b,

@@ -36,6 +36,20 @@ struct DiffRegion {
   std::vector<std::string> why;         // rules that led to it
   std::vector<std::string> inside[2];   // values that only one model has
   std::string shape;                    // the same text for regions that are alike
+  std::size_t graph = 0;                // of ModelDiff::graphs
+  std::vector<std::size_t> nodes[2];    // positions in that graph, of `before` and `after`
+};
+// A graph that was compared, and what is known of its nodes: the main one, and bodies of nodes that both models have.
+struct DiffGraph {
+  std::string where;                          // as in DiffRegion
+  std::size_t parent = 0, owner[2] = {0, 0};  // of a body: the graph and the node of each model that hold it,
+  std::string attribute;                      // as this attribute
+  struct Known {
+    double cost = 0, bytes = 0;                // predicted, and of the outputs, both at the sizes assumed
+    std::string type;                          // of the first output
+    std::vector<std::string> rules, replaces;  // of the second model: what led to it, and values of the first that it stands for
+  };
+  std::vector<Known> nodes[2];
 };
 // Regions that are alike.
 struct DiffGroup {
@@ -55,6 +69,7 @@ struct ModelDiff {
   std::optional<Prediction> predicted;
   std::vector<std::string> interface, imports, functions, types;  // a line each; types: of values that both have
   DiffWeights weights;
+  std::vector<DiffGraph> graphs;  // the main one first; filled where DiffOptions::knows_nodes
   std::vector<DiffRegion> regions;
   std::vector<DiffGroup> groups;
   bool proven = false;  // values of one name were compared by running both models
@@ -67,6 +82,7 @@ struct DiffOptions {
   VerifyOptions run;                 // sizes, seed, threads, seconds, memory, cancel, runtime
   const Setup* setup = nullptr;      // whose costs are predicted; null: nothing is
   std::vector<CostPoint> points;     // that its cost model was given
+  bool knows_nodes = false;          // ModelDiff::graphs tells of each node
   std::span<const Provenance> made;  // of the second model's nodes, where it is the result of optimizing the first
 };
 

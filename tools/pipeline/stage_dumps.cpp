@@ -39,7 +39,7 @@ std::string value_text(const Attribute& a) {
 }
 
 // "Softmax<axis=-1>", "com.microsoft.Gelu", "#input<name=\"x\">".
-std::string operator_text(const OpKey& key) {
+std::string dumped_operator(const OpKey& key) {
   std::string attributes;
   for (const Attribute& a : key.attributes) attributes += fmt::format("{}{}={}", attributes.empty() ? "" : ", ", a.name, value_text(a));
   const std::string name = key.domain.empty() || key.domain == "#" ? key.op_type : key.domain + "." + key.op_type;
@@ -47,7 +47,7 @@ std::string operator_text(const OpKey& key) {
 }
 
 OpName names_of(const OnnxEGraph& g) {
-  return [&g](OpId op) { return operator_text(g.key(op)); };
+  return [&g](OpId op) { return dumped_operator(g.key(op)); };
 }
 
 std::string egraph_text(const StageView& made, Form form) {
@@ -72,7 +72,7 @@ std::string selection_text(const StageView& made, Form form) {
     std::vector<std::string> children;
     if (!choice.folded)
       for (const Id child : e.node(choice.node).children) children.push_back(fmt::format("c{}", e.find(child)));
-    const std::string op = choice.folded ? "folded" : operator_text(g.key(e.node(choice.node).op));
+    const std::string op = choice.folded ? "folded" : dumped_operator(g.key(e.node(choice.node).op));
     text += fmt::format("c{} = {} ({})  # {}\n", id, op, fmt::join(children, ", "), to_string(g.facts(id), g.dims()));
     rows.push_back({{"class", fmt::format("c{}", id)}, {"op", op}, {"children", children}});
   }
