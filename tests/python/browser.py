@@ -1,5 +1,6 @@
 """A page in Debian's chromium, driven through its debugging pipe: nothing but the standard library and the browser is needed."""
 import base64
+import fcntl
 import json
 import os
 import pathlib
@@ -20,11 +21,17 @@ def chromium():
 
 class Browser:
     def __init__(self, profile, width=1280, height=900):
-        to_browser, self._write = os.pipe()
-        self._read, from_browser = os.pipe()
+        def high(pair):  # above 3 and 4, which the browser has
+            out = tuple(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in pair)
+            for fd in pair:
+                os.close(fd)
+            return out
+
+        to_browser, self._write = high(os.pipe())
+        self._read, from_browser = high(os.pipe())
         words = [chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--hide-scrollbars",
                  f"--user-data-dir={profile}", f"--window-size={width},{height}", "--remote-debugging-pipe", "about:blank"]
-        self._process = subprocess.Popen(["sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh", *words], pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(words, preexec_fn=lambda: (os.dup2(to_browser, 3), os.dup2(from_browser, 4)), pass_fds=(3, 4), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_browser)
         os.close(from_browser)
         self._buffer, self._number, self.errors, self.requests, self._loaded = b"", 0, [], [], False

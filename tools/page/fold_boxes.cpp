@@ -182,16 +182,20 @@ class FoldWriter {
   // Equal ones stand once.
   int layout_number(const std::vector<LayoutBox>& boxes, const std::vector<std::pair<int, int>>& edges, const json& labels) {
     const Layout layout = lay_out(boxes, edges);
-    json all_edges = json::array(), widths = json::array();
+    json bent = json::array(), straight = json::array(), widths = json::array();
     for (const LayoutBox& box : boxes) widths.push_back(box.width);
     for (const Layout::Edge& edge : layout.edges) {
       json one = json::array({edge.from, edge.to});
       for (const int x : edge.bends) one.push_back(x);
-      all_edges.push_back(std::move(one));
+      if (edge.bends.empty())
+        straight.insert(straight.end(), one.begin(), one.end());
+      else
+        bent.push_back(std::move(one));
     }
     json words = json::array();
     for (const json& label : labels) words.push_back(view_.words.add(label.get<std::string>()));
-    json out = {{"w", layout.width}, {"n", layout.rows}, {"x", layout.x}, {"r", layout.row}, {"b", widths}, {"e", all_edges}, {"t", words}};
+    json out = {{"w", layout.width}, {"n", layout.rows}, {"x", layout.x}, {"r", layout.row},
+                {"b", widths},       {"e", bent},        {"s", straight}, {"t", words}};
     const auto [it, added] = into_.layout_numbers_.try_emplace(out.dump(), static_cast<int>(into_.layouts_.size()));
     if (added) into_.layouts_.push_back(std::move(out));
     return it->second;

@@ -176,31 +176,51 @@ class Folder {
     return 2 * cut_[place_[behind]] + (scope == graph_.nodes[behind].scope && !scope.empty() ? 3 : 0);
   }
 
+  bool is_repeats(const Fold::Part& part) const { return part.is_fold && folds_[part.index].kind == Fold::Kind::kRepeats; }
+
+  // Repeats stand for themselves; what lies between them is parted.
   std::vector<Fold::Part> chunked(const std::vector<Fold::Part>& parts) {
     if (parts.size() <= kMostParts) return parts;
-    constexpr std::size_t kUsual = 14, kMostChunks = 24;
+    std::vector<Fold::Part> out, stretch;
+    for (const Fold::Part& part : parts) {
+      if (!is_repeats(part)) {
+        stretch.push_back(part);
+        continue;
+      }
+      append_chunks(stretch, out);
+      stretch.clear();
+      out.push_back(part);
+    }
+    append_chunks(stretch, out);
+    if (out.size() <= kMostParts) return out;
+    std::vector<Fold::Part> fewer;
+    append_chunks(out, fewer);
+    return fewer;
+  }
+
+  void append_chunks(const std::vector<Fold::Part>& parts, std::vector<Fold::Part>& out) {
+    constexpr std::size_t kUsual = 14, kMostChunks = 24, kFew = 3;
+    if (parts.size() <= kFew) {
+      out.insert(out.end(), parts.begin(), parts.end());
+      return;
+    }
     const std::size_t chunks = std::min(kMostChunks, (parts.size() + kUsual - 1) / kUsual), step = parts.size() / chunks;
-    std::vector<Fold::Part> out;
     std::size_t from = 0;
     for (std::size_t k = 1; k <= chunks; ++k) {
       std::size_t to = parts.size();
       if (k < chunks) {
         const std::size_t usual = k * parts.size() / chunks, low = std::max(from + 1, usual - step / 3);
         const std::size_t high = std::min(parts.size() - 1, usual + step / 3);
-        to = usual;
+        to = std::max(usual, low);
         for (std::size_t at = low; at <= high; ++at)
           if (badness(parts, at) < badness(parts, to)) to = at;
       }
       if (to <= from) continue;
       const std::vector<Fold::Part> chunk(parts.begin() + static_cast<std::ptrdiff_t>(from),
                                           parts.begin() + static_cast<std::ptrdiff_t>(to));
-      if (chunk.size() == 1)
-        out.push_back(chunk[0]);
-      else
-        out.push_back({true, add(Fold::Kind::kPart, chunked(chunk))});
+      out.push_back(chunk.size() == 1 ? chunk[0] : Fold::Part{true, add(Fold::Kind::kPart, chunked(chunk))});
       from = to;
     }
-    return out;
   }
 
   const FoldInput& graph_;

@@ -54,6 +54,17 @@ std::string for_script(const json& data) {
   return out;
 }
 
+// In their order, so that each begins like the one before it.
+void add_names(const Model& first, const Model& second, PageWords& words) {
+  std::set<std::string> names;
+  for (const Model* model : {&first, &second})
+    for (const Node& node : model->graph.nodes) {
+      names.insert(shown(node.name));
+      names.insert(shown(first_output(node)));
+    }
+  for (const std::string& name : names) words.add(name);
+}
+
 // Of the nodes of both models, by graph and position.
 struct NodeRegionNumbers {
   std::vector<std::vector<int>> of[2];
@@ -155,10 +166,12 @@ Page::Page(std::string_view verb, const std::string& head, std::string command) 
 void Page::add_models(const Model& first, const Model& second, const std::string& first_name, const std::string& second_name,
                       const ModelDiff& diff, const RuleSet& rules) {
   PageWords words;
+  add_names(first, second, words);
   const NodeRegionNumbers numbers = region_numbers(diff);
+  const double cost_scale = diff.predicted && diff.predicted->unit == "s" ? 1e9 : 1;
   SideFacts facts[2];
   for (int side : {0, 1}) {
-    facts[side] = {side == 0 ? first_name : second_name, side, &diff, numbers.of[side], {}};
+    facts[side] = {side == 0 ? first_name : second_name, side, &diff, cost_scale, numbers.of[side], {}};
     for (const DiffGraph& graph : diff.graphs) {
       facts[side].chains.emplace_back();
       for (const DiffGraph::Known& node : graph.nodes[side]) {
@@ -182,7 +195,7 @@ void Page::add_models(const Model& first, const Model& second, const std::string
   for (const DiffGroup& group : diff.groups) data_["groups"].push_back({{"l", shown(group.label)}, {"r", group.regions}});
   data_["rules"] = rules_json(diff, rules);
   data_["notes"] = notes_of(diff);
-  data_["unit"] = diff.predicted ? diff.predicted->unit : "";
+  data_["unit"] = cost_scale > 1 ? "ns" : diff.predicted ? diff.predicted->unit : "";
   data_["words"] = words.to_json();
 }
 

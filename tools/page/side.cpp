@@ -21,12 +21,15 @@ constexpr std::size_t kMostPoints = 240;  // of a curve
 
 bool is_constant_node(const Node& node) { return node.domain.empty() && node.op_type == "Constant"; }
 
-// Four digits, which is more than predictions are good for.
+// Three digits, which is what predictions are good for.
 double few_digits(double x) {
   if (x == 0 || !std::isfinite(x)) return 0;
-  const double scale = std::pow(10.0, 3 - std::floor(std::log10(std::abs(x))));
-  return std::round(x * scale) / scale;
+  const double scale = std::pow(10.0, std::floor(std::log10(std::abs(x))) - 2);
+  return scale < 1 ? std::round(x / scale) / std::round(1 / scale) : std::round(x / scale) * scale;
 }
+
+// A whole number is written without ".0".
+json short_number(double x) { return x == std::floor(x) && std::abs(x) < 1e15 ? json(static_cast<std::int64_t>(x)) : json(x); }
 
 std::string type_of(const Tensor& tensor) { return fmt::format("{}[{}]", dtype_name(tensor.dtype()), fmt::join(tensor.dims(), ", ")); }
 
@@ -50,7 +53,7 @@ struct PageSide::Parts {
   json bodies = json::object();   // by node: the folds of its bodies
   FoldBoxes boxes;
   int root = 0;
-  std::vector<double> memory;
+  json memory = json::array();
 };
 
 PageSide::PageSide(const Model& model, const SideFacts& facts, PageWords& words)
@@ -116,7 +119,7 @@ void PageSide::add_node(std::size_t graph, std::size_t position) {
   parts.name.push_back(words_.add(shown(node.name)));
   parts.output.push_back(words_.add(shown(first_output(node))));
   parts.type.push_back(words_.add(position < nodes.size() ? shown(nodes[position].type) : ""));
-  parts.cost.push_back(position < nodes.size() ? few_digits(nodes[position].cost) : 0);
+  parts.cost.push_back(position < nodes.size() ? short_number(few_digits(nodes[position].cost * facts_.cost_scale)) : json(0));
   parts.attributes.push_back(words_.add(is_constant_node(node) ? "" : shown(short_attributes(node))));
   parts.inputs.push_back(reads);
   parts.region.push_back(facts_.regions[graph][position]);
@@ -126,6 +129,7 @@ void PageSide::add_node(std::size_t graph, std::size_t position) {
 }
 
 void PageSide::fold_graph(std::size_t graph) {
+  const auto is_weight = [&](int read) { return read < 0 && parts_->weights.contains(std::to_string(~read)); };
   FoldInput input;
   std::vector<int> numbers;  // of its nodes on the page
   std::unordered_map<int, int> local;
@@ -134,15 +138,15 @@ void PageSide::fold_graph(std::size_t graph) {
     const int number = node_number(graph, i);
     local[number] = static_cast<int>(numbers.size());
     numbers.push_back(number);
-    std::set<int> reads;
-    for (const int r : reads_[number])
-      if (const auto it = local.find(r); it != local.end()) reads.insert(it->second);
-    std::vector<int> in_order;  // as they are read
-    for (const int r : reads_[number])
-      if (const auto it = local.find(r); it != local.end() && reads.erase(it->second) > 0) in_order.push_back(it->second);
-    input.nodes.push_back({fmt::format("{} {}", op_types_[number], in_order.size()), scopes_[number], in_order});
+    std::set<int> seen, outside;
+    std::vector<int> reads;  // of this graph, in their order
+    for (const int r : reads_[number]) {
+      const auto it = local.find(r);
+      if (it != local.end() && seen.insert(it->second).second) reads.push_back(it->second);
+      if (it == local.end() && !is_weight(r)) outside.insert(r);
+    }
+    input.nodes.push_back({fmt::format("{} {}", op_types_[number], reads.size() + outside.size()), scopes_[number], reads});
   }
-  const auto is_weight = [&](int read) { return read < 0 && parts_->weights.contains(std::to_string(~read)); };
   FoldView view{numbers, reads_, op_types_, scopes_, given_, parts_->region, is_weight, words_};
   const int root = parts_->boxes.add(fold(input), view);
   if (graph == 0) {
@@ -171,7 +175,7 @@ void PageSide::add_memory() {
   }
   double sum = 0;
   for (std::size_t i = 0; i < nodes.size(); ++i) alive.push_back(few_digits(sum += change[i]));
-  parts_->memory = thinned(alive);
+  for (const double bytes : thinned(alive)) parts_->memory.push_back(short_number(bytes));
 }
 
 int PageSide::maker(const std::string& value) const {

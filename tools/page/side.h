@@ -18,6 +18,7 @@ struct SideFacts {
   std::string name;  // of the model
   int side = 0;      // of ModelDiff
   const ModelDiff* diff = nullptr;
+  double cost_scale = 1;                              // of the costs that are written
   std::vector<std::vector<int>> regions;              // -1: in none
   std::vector<std::vector<std::vector<int>>> chains;  // the rules behind each, as words; empty: none are known
 };

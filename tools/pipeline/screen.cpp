@@ -54,7 +54,7 @@ void add_header(const WholeReport& report, ScreenLines& lines) {
   for (const auto& [stage, s] : report.stage_seconds) seconds += s;
   const std::string counts = r.before.nodes == r.after.nodes ? plural(r.after.nodes, "operator")
                                                              : fmt::format("{} -> {} operators", r.before.nodes, r.after.nodes);
-  const std::string end = fmt::format("{}, {}", counts, human_seconds(seconds));
+  const std::string end = report.stage_seconds.empty() ? counts : fmt::format("{}, {}", counts, human_seconds(seconds));
   lines.files(report.input, report.output, {fmt::format(" for {}: {}", r.target, end), ": " + end});
 }
 

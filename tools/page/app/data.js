@@ -2,8 +2,8 @@
 // The data of the page as it was written (side.cpp, fold_boxes.cpp), and what is looked up in it.
 
 /**
- * A picture of a fold: x and row of each box, its width, edges with their bends, words of the boxes that stand for what is outside.
- * @typedef {{w: number, n: number, x: number[], r: number[], b: number[], e: number[][], t: number[]}} Layout
+ * A picture of a fold: x and row of each box, its width, edges with bends, those without in pairs, words of the boxes that stand for what is outside.
+ * @typedef {{w: number, n: number, x: number[], r: number[], b: number[], e: number[][], s: number[], t: number[]}} Layout
  * k: 0 a part, 1 repeats, 2 a block of them. p: nodes, and folds as -1 - number. i, o: nodes outside that are read, nodes that are read outside.
  * @typedef {{k: number, l: number, p: number[], y?: number, i?: number[], o?: number[], mi?: number, mo?: number}} Fold
  * @typedef {{name: string, op: number[], nm: number[], out: number[], ty: number[], cost: number[], at: number[], in: number[][],
@@ -115,10 +115,18 @@ class Side {
   }
 }
 
+/** All edges of a picture. @param {Layout} layout @returns {number[][]} */
+function edgesOf(layout) {
+  const out = layout.e.slice();
+  for (let i = 0; i < layout.s.length; i += 2) out.push([layout.s[i], layout.s[i + 1]]);
+  return out;
+}
+
 /** @param {number} value @param {string} unit */
 function costText(value, unit) {
   if (!value) return "";
-  if (unit !== "s") return `${Number(value.toPrecision(3))} ${unit}`;
+  if (unit !== "ns") return `${Number(value.toPrecision(3))} ${unit}`;
+  value *= 1e-9;
   return value >= 1 ? `${value.toPrecision(3)} s` : value >= 1e-3 ? `${(value * 1e3).toPrecision(3)} ms` : `${(value * 1e6).toPrecision(3)} us`;
 }
 

@@ -26,7 +26,7 @@ class GraphView {
     this.trail = el("nav", { class: "trail", "aria-label": "where" });
     this.canvas = el("div", { class: "canvas", tabindex: "0", role: "group", "aria-label": `graph of ${side.data.name}`, onkeydown: (/** @type {KeyboardEvent} */ e) => this.key(e) });
     this.root = el("section", { class: "pane" },
-      el("h2", {}, (page.sides.length > 1 ? ["before: ", "after: "][side.number] : "") + side.data.name), this.trail, this.canvas);
+      el("h2", { title: side.data.name }, (page.sides.length > 1 ? ["before: ", "after: "][side.number] : "") + side.data.name.replace(/^.*\//, "")), this.trail, this.canvas);
     this.draw();
   }
 
@@ -122,7 +122,7 @@ class GraphView {
     this.drawTrail();
     const layout = this.findBoxes(), width = layout.w + 2 * SIDE_MARGIN, height = 2 * TOP + FOLD_HEIGHT + ROW * Math.max(0, layout.n - 1);
     const picture = svgEl("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" });
-    for (const edge of layout.e) picture.append(this.edge(edge));
+    for (const edge of edgesOf(layout)) picture.append(this.edge(edge));
     this.groups = this.boxes.map((box, i) => this.box(box, i));
     picture.append(...this.groups);
     this.canvas.replaceChildren(picture);
@@ -240,10 +240,10 @@ class GraphView {
     if (this.chosen < 0) return this.boxes.length > 0 ? this.boxes.reduce((best, box, i) => (box.row < this.boxes[best].row ? i : best), 0) : -1;
     const here = this.boxes[this.chosen];
     const beside = key === "ArrowLeft" || key === "ArrowRight";
-    const { e } = this.side.data.layouts[/** @type {number} */ (this.side.data.folds[this.fold].y)];
+    const edges = edgesOf(this.side.data.layouts[/** @type {number} */ (this.side.data.folds[this.fold].y)]);
     let near = beside
       ? this.boxes.map((_, i) => i).filter((i) => this.boxes[i].row === here.row && (key === "ArrowLeft" ? this.boxes[i].x < here.x : this.boxes[i].x > here.x))
-      : e.filter((edge) => edge[key === "ArrowDown" ? 0 : 1] === this.chosen).map((edge) => edge[key === "ArrowDown" ? 1 : 0]);
+      : edges.filter((edge) => edge[key === "ArrowDown" ? 0 : 1] === this.chosen).map((edge) => edge[key === "ArrowDown" ? 1 : 0]);
     if (near.length === 0 && !beside) {
       const rows = this.boxes.map((box) => box.row).filter((row) => (key === "ArrowDown" ? row > here.row : row < here.row));
       const row = key === "ArrowDown" ? Math.min(...rows) : Math.max(...rows);

@@ -72,10 +72,16 @@ class Search {
   }
 }
 
+/** A long chain opens. @param {string[]} chain @returns {Child} */
+function chainText(chain) {
+  const text = chain.join(" \u2192 ");
+  return chain.length <= 3 ? text : el("details", {}, el("summary", {}, `${chain.length} laws, last ${chain[chain.length - 1]}`), text);
+}
+
 /** Changes that are alike, in a row. @param {PageData} page @param {Side[]} sides @param {(region: number) => void} show */
 function changes(page, sides, show) {
   const out = el("div");
-  for (const note of page.notes) out.append(el("p", {}, note));
+  if (page.notes.length > 0) out.append(el("ul", {}, ...page.notes.map((note) => el("li", {}, note))));
   if (page.groups.length === 0) out.append(el("p", {}, "No operator changed."));
   const sum = (/** @type {number[]} */ regions, /** @type {"a"|"b"} */ which) => {
     const side = sides[which === "b" ? 0 : 1];
@@ -84,8 +90,8 @@ function changes(page, sides, show) {
   const rows = page.groups.map((group, number) => {
     const first = page.regions[group.r[0]];
     const cost = first.cost ? `${costText(sum(group.r, "b"), page.unit) || "0"} \u2192 ${costText(sum(group.r, "a"), page.unit) || "0"}` : "";
-    return [badge(number), group.l, group.r.length > 1 ? `\u00d7 ${group.r.length}` : "", operatorsText(sides[0], first.b), operatorsText(sides[1], first.a), cost,
-      el("span", {}, first.differs ? el("b", { class: "bad" }, "VALUES DIFFER ") : null, first.why.map((word) => sides[0].words[word]).join(" \u2192 ")), button("show", () => show(group.r[0]))];
+    return [badge(number), group.l, group.r.length > 1 ? `\u00d7\u00a0${group.r.length}` : "", operatorsText(sides[0], first.b), operatorsText(sides[1], first.a), cost,
+      el("span", {}, first.differs ? el("b", { class: "bad" }, "VALUES DIFFER ") : null, chainText(first.why.map((word) => sides[0].words[word]))), button("show", () => show(group.r[0]))];
   });
   if (rows.length > 0) out.append(tableOf(["", "where", "", "before, each", "after, each", "predicted, all", "laws", ""], rows));
   return out;
