@@ -171,6 +171,7 @@ struct DecoderArgs {
 
 struct VerifyCommandArgs {
   CommonArgs common;
+  PageArgs page;
   ShapeArgs shapes;
   VerifyArgs check;
   DecoderArgs decoder;  // of the one with a cache
@@ -190,6 +191,7 @@ struct DiffArgs {
 
 struct ProveArgs {
   CommonArgs common;
+  PageArgs page;
   ShapeArgs shapes;
   VerifyArgs check;
   SaturateArgs saturate;  // rules, assumptions and budgets
@@ -209,6 +211,7 @@ struct RunArgs {
 
 struct BenchArgs {
   CommonArgs common;
+  PageArgs page;
   ShapeArgs shapes;
   RunBounds bounds;
   RuntimeArgs runtime;
@@ -245,6 +248,7 @@ struct RulesArgs {
 
 struct ExplainArgs {
   CommonArgs common;
+  PageArgs page;
   SaturateArgs saturate;
   ShapeArgs shapes;
   std::string input, question, op, rule, value;
@@ -270,6 +274,7 @@ struct ExtractArgs {
 
 struct CostArgs {
   CommonArgs common;
+  PageArgs page;
   ShapeArgs shapes;
   SaturateArgs saturate;
   VerifyArgs check;                 // calibrate: which ONNX Runtime

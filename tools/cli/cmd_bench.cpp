@@ -16,6 +16,7 @@
 #include "tools/cli/profile.h"
 #include "tools/io/files.h"
 #include "tools/io/table.h"
+#include "tools/page/page.h"
 #include "tools/io/terminal.h"
 #include "tools/verify/known_operators.h"
 
@@ -245,9 +246,38 @@ const char* measure_advice(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? "give sizes by --dim or --input-shapes, or inputs by --inputs" : run_advice(status);
 }
 
+absl::Status check_bench_page(const BenchArgs& args) {
+  std::vector<NamedPath> inputs{{"--inputs", args.inputs}, {"--profile", args.profile}};
+  for (const std::string& path : args.models) inputs.push_back({"the model", path});
+  return check_page(args.page.html, inputs);
+}
+
+absl::Status write_bench_page(const BenchArgs& args, const std::vector<Contestant>& contestants) {
+  if (args.page.html.empty()) return absl::OkStatus();
+  std::string head = fmt::format("in {}, {} thread{}\n", args.runtime.name(), args.common.threads, args.common.threads == 1 ? "" : "s");
+  std::vector<std::pair<std::string, std::vector<double>>> runs;
+  for (const Contestant& c : contestants) {
+    const Summary s(c.seconds);
+    head += fmt::format("{}: median {}, 90th percentile {}, least {}, {} runs\n", c.path, human_seconds(s.median), human_seconds(s.p90),
+                        human_seconds(s.least), c.seconds.size());
+    runs.emplace_back(c.path, c.seconds);
+  }
+  if (contestants.size() == 2) head += fmt::format("second / first: {:.3f} in the median of turns\n", ratios(contestants).median);
+  Page page("bench", head, args.page.command);
+  page.add_times(runs);
+  for (const Contestant& c : contestants) {
+    std::vector<std::vector<std::string>> rows;
+    for (const OperatorTime& t : operator_times(c.timings, kProfiledRuns))
+      rows.push_back({t.op_type, fmt::format("{}", t.nodes), human_seconds(t.seconds)});
+    if (!rows.empty()) page.add_table("Operators of " + c.path, "From runs of their own.", {"operator", "nodes", "time of a run"}, rows);
+  }
+  return write_file(args.page.html, page.text());
+}
+
 }  // namespace
 
 int bench_command(const BenchArgs& args) {
+  if (const absl::Status status = check_bench_page(args); !status.ok()) return fail(status, "", "");
   if (!args.profile.empty()) {
     std::vector<NamedPath> inputs{{"--inputs", args.inputs}};
     for (const std::string& path : args.models) inputs.push_back({"the model", path});
@@ -287,6 +317,7 @@ int bench_command(const BenchArgs& args) {
   if (interrupted(args)) return fail(kExitInterrupted, "", "interrupted", "");
   if (!args.profile.empty())
     if (const absl::Status status = write_trace(args.profile, contestants); !status.ok()) return fail(status, args.profile, "");
+  if (const absl::Status status = write_bench_page(args, contestants); !status.ok()) return fail(status, args.page.html, "");
   if (args.common.json)
     print_json(bench_json(args, contestants, drawn));
   else if (!args.common.quiet())

@@ -16,6 +16,7 @@
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"
+#include "tools/page/page.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/cost_gather.h"
 #include "tools/io/files.h"
@@ -332,7 +333,27 @@ int eval_graphs(const CostArgs& args, const Setup& setup, ordered_json& out, std
   return kExitOk;
 }
 
+// Predicted against measured, of operators and of graphs.
+absl::Status write_eval_page(const CostArgs& args, const ordered_json& told, const std::string& text) {
+  if (args.page.html.empty()) return absl::OkStatus();
+  Page page("cost eval", text, args.page.command);
+  std::vector<Page::Point> points;
+  for (const ordered_json& row : told.value("rows", ordered_json::array()))
+    points.push_back({row["operator"], fmt::format("row {}", row["row"].get<std::size_t>()), row["predicted"], row["measured"]});
+  for (const ordered_json& graph : told.value("graphs", ordered_json::array()))
+    for (const ordered_json& point : graph["points"]) points.push_back({graph["model"], "a graph", point[0], point[1]});
+  page.add_predictions(points);
+  return write_file(args.page.html, page.text());
+}
+
+absl::Status check_eval_page(const CostArgs& args) {
+  std::vector<NamedPath> inputs{{"--rows", args.rows}, {"--cost", args.saturate.cost}};
+  for (const std::string& path : args.inputs) inputs.push_back({"times", path});
+  return check_page(args.page.html, inputs);
+}
+
 int eval(const CostArgs& args) {
+  if (const absl::Status status = check_eval_page(args); !status.ok()) return fail(status, "", "");
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
   if (!setup.ok()) return fail(setup.status(), "", "");
   const std::string name = setup->cost->name();
@@ -342,6 +363,7 @@ int eval(const CostArgs& args) {
     if (const int code = eval_rows(args, name, out, text); code != kExitOk) return code;
   if (!args.inputs.empty())
     if (const int code = eval_graphs(args, *setup, out, text); code != kExitOk) return code;
+  if (const absl::Status status = write_eval_page(args, out, text); !status.ok()) return fail(status, args.page.html, "");
   tell(args, out, text);
   return kExitOk;
 }

@@ -10,13 +10,6 @@
 namespace saturate {
 namespace {
 
-absl::Status check_diff_page(const DiffArgs& args) {
-  if (args.page.html.empty()) return absl::OkStatus();
-  if (const absl::Status s = check_writable(args.page.html, Into::kAnything); !s.ok()) return s;
-  return check_distinct({{"--html", args.page.html}},
-                        {{"the first model", args.first}, {"the second model", args.second}, {"--cost", args.saturate.cost}});
-}
-
 absl::Status write_diff_page(const DiffArgs& args, const Model (&models)[2], const Setup& setup, const ModelDiff& diff) {
   if (args.page.html.empty()) return absl::OkStatus();
   const std::string text = format_diff(diff, args.first, args.second, false);
@@ -29,7 +22,8 @@ absl::Status write_diff_page(const DiffArgs& args, const Model (&models)[2], con
 
 int diff_command(const DiffArgs& args) {
   Model models[2];
-  if (const absl::Status status = check_diff_page(args); !status.ok()) return fail(status, "", "");
+  const std::vector<NamedPath> inputs{{"the first model", args.first}, {"the second model", args.second}, {"--cost", args.saturate.cost}};
+  if (const absl::Status status = check_page(args.page.html, inputs); !status.ok()) return fail(status, "", "");
   if (const auto status = load_two(args.first, args.second, models)) return *status;
   absl::StatusOr<Setup> setup = set_up(args.saturate, {}, args.check.onnxruntime);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");

@@ -7,8 +7,10 @@
 #include "tools/explain/inspect.h"
 #include "tools/explain/summary.h"
 #include "tools/explain/why_not.h"
+#include "tools/explain/not_fused.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
+#include "tools/page/page.h"
 #include "tools/pipeline/io_rank.h"
 #include "tools/pipeline/prediction.h"
 #include "tools/pipeline/report.h"
@@ -98,13 +100,61 @@ absl::StatusOr<json> explain_json(const std::string& path, const Model& model, c
 
 namespace {
 
+// Of the model as it came. `kinds`: of a question without one; `places`: of one.
+absl::Status write_explain_page(const ExplainArgs& args, const Model& model, const Setup& setup, const OptimizeReport& run,
+                                const std::vector<KindSummary>& kinds, const std::vector<NotFused>& places, const std::string& head) {
+  if (args.page.html.empty()) return absl::OkStatus();
+  Page page("explain", fmt::format("{}: {}\n{}", args.input, predicted_text(prediction_of(run)), head), args.page.command);
+  DiffOptions options;
+  options.setup = &setup;
+  options.points = run.cost_points;
+  const absl::StatusOr<ModelDiff> known = known_of(model, options);
+  if (!known.ok()) return known.status();
+  page.add_model(model, args.input, *known);
+  page.add_not_fused(places);
+  std::vector<std::vector<std::string>> rows;
+  for (const KindSummary& kind : kinds) {
+    rows.push_back({kind.kind, fmt::format("{} of {}", kind.found, kind.expected), format_kind(kind), ""});
+    for (const KindSummary::Rest& rest : kind.rest)
+      rows.push_back({"", fmt::format("{} {}", rest.count, rest.what), rest.reason, rest.help});
+  }
+  if (!rows.empty())
+    page.add_table("Kinds", "Blocks that were found of those that might be.", {"kind", "found", "why", "what helps"}, rows);
+  std::vector<std::vector<std::string>> rules;
+  for (const RuleStats& rule : fired_rules(run.run)) rules.push_back({rule.name, applied_text(rule)});
+  page.add_table("Rules", "Rules that fired.", {"rule", "applied"}, rules);
+  return write_file(args.page.html, page.text());
+}
+
+std::vector<NotFused> places_of(const WhyReport& why) {
+  std::vector<NotFused> out;
+  for (const WhyPlace& place : why.places) {
+    const bool missed = place.status == WhyPlace::Status::kMissed || place.status == WhyPlace::Status::kNotChosen;
+    if (!missed) continue;
+    const std::string near = place.nearest.empty() ? "" : place.nearest[0].rule;
+    const std::string reason = !place.reason.empty() || place.nearest.empty() ? place.reason : place.nearest[0].reason;
+    out.push_back({place.op_type, place.where, place.value, place.op_type, near, reason, place.status == WhyPlace::Status::kNotChosen});
+  }
+  return out;
+}
+
+// What it would say is told by see_not_fused, of the same run.
+OptimizeOptions explain_options(const ExplainArgs& args, const Setup& setup, std::vector<NotFused>& places) {
+  OptimizeOptions options = optimize_options(args.saturate, args.common);
+  if (!args.page.html.empty()) options.observe = [&](const FinishedRun& run) { see_not_fused(run, setup, places); };
+  return options;
+}
+
 bool is_cancelled(const ExplainArgs& args) { return args.common.cancel && *args.common.cancel; }
 
 // Without a question, or of a kind that is counted.
 int explain_kinds(const ExplainArgs& args, const Model& model, const Setup& setup, const std::string& kind) {
-  absl::StatusOr<Summary> summary = summarize(model, setup, optimize_options(args.saturate, args.common));
+  std::vector<NotFused> places;
+  absl::StatusOr<Summary> summary = summarize(model, setup, explain_options(args, setup, places));
   if (!summary.ok()) return fail(summary.status(), args.input, "");
   if (is_cancelled(args)) return fail(kExitInterrupted, args.input, "interrupted", "");
+  if (const auto s = write_explain_page(args, model, setup, summary->run, summary->kinds, places, format_summary(*summary)); !s.ok())
+    return fail(s, args.page.html, "");
   if (!kind.empty()) std::erase_if(summary->kinds, [&](const KindSummary& k) { return k.kind != kind; });
   if (args.common.json) {
     json out = report_json(args.input, summary->run, "");
@@ -131,6 +181,8 @@ int explain_kinds(const ExplainArgs& args, const Model& model, const Setup& setu
 }  // namespace
 
 int explain_command(const ExplainArgs& args) {
+  const absl::Status page = check_page(args.page.html, {{"the model", args.input}, {"--target", args.saturate.target}});
+  if (!page.ok()) return fail(page, "", "");
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
   if (!setup.ok()) return fail(setup.status(), "", "");
   absl::StatusOr<Model> model = load_given(args.input);
@@ -149,6 +201,8 @@ int explain_command(const ExplainArgs& args) {
   absl::StatusOr<WhyReport> why = why_not(*model, *setup, optimize_options(args.saturate, args.common), *query);
   if (!why.ok()) return fail(why.status(), args.input, "");
   if (is_cancelled(args)) return fail(kExitInterrupted, args.input, "interrupted", "");
+  if (const auto s = write_explain_page(args, *model, *setup, why->run, {}, places_of(*why), ""); !s.ok())
+    return fail(s, args.page.html, "");
   if (args.common.json) {
     print_json(whole_json(args.input, *why, query->op));
     return kExitOk;

@@ -9,6 +9,7 @@
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/judge/choice.h"
+#include "tools/page/page.h"
 #include "tools/pipeline/report.h"
 #include "tools/verify/known_operators.h"
 #include "tools/verify/stepping.h"
@@ -77,9 +78,34 @@ absl::StatusOr<VerifyReport> verify_steps(const VerifyCommandArgs& args, const V
   return verify_by_stepping(models[0], models[1], stepping);
 }
 
+// The models are shown where they can be read as graphs, which verifying does not ask for.
+absl::Status write_verify_page(const VerifyCommandArgs& args, const Model (&models)[2], const VerifyOptions& options,
+                               const VerifyReport& report) {
+  if (args.page.html.empty()) return absl::OkStatus();
+  Page page("verify", output_table(report) + (report.status == VerifyStatus::kEqual ? "equal: " : "NOT EQUAL: ") + summary(report),
+            args.page.command);
+  DiffOptions compared;
+  compared.run = options;
+  if (!options.here) take_runtime(compared.run.judges, compared.run.runtime);
+  compared.run.judges.clear();
+  compared.knows_nodes = true;
+  if (!args.stepping)
+    if (const auto diff = diff_models(models[0], models[1], compared); diff.ok())
+      page.add_models(models[0], models[1], args.original, args.optimized, *diff, RuleSet());
+  page.add_verification(report);
+  return write_file(args.page.html, page.text());
+}
+
+std::vector<NamedPath> inputs_of(const VerifyCommandArgs& args) {
+  std::vector<NamedPath> out{{"the original", args.original}, {"the other model", args.optimized}};
+  for (const std::string& path : args.check.inputs) out.push_back({"--inputs", path});
+  return out;
+}
+
 }  // namespace
 
 int verify_command(const VerifyCommandArgs& args) {
+  if (const absl::Status status = check_page(args.page.html, inputs_of(args)); !status.ok()) return fail(status, "", "");
   Model models[2];
   if (const auto status = load_two(args.original, args.optimized, models, check_operators)) return *status;
   VerifyArgs check = args.check;
@@ -90,6 +116,9 @@ int verify_command(const VerifyCommandArgs& args) {
       args.stepping ? verify_steps(args, *options, models) : absl::StatusOr<VerifyReport>(verify(models[0], models[1], *options));
   if (!done.ok()) return fail(done.status(), "", "");
   const VerifyReport& report = *done;
+  if (report.status == VerifyStatus::kEqual || report.status == VerifyStatus::kDifferent)
+    if (const absl::Status status = write_verify_page(args, models, *options, report); !status.ok())
+      return fail(status, args.page.html, "");
   if (args.common.json) {
     auto out = to_json(report);
     out["original"] = args.original;

@@ -184,6 +184,11 @@ std::string no_pipe(const CLI::App& verb) {
 PageArgs* page_of(std::string_view verb, Everything& all) {
   if (verb == "optimize") return &all.optimize.page;
   if (verb == "diff") return &all.diff.page;
+  if (verb == "explain") return &all.explain.page;
+  if (verb == "verify") return &all.verify.page;
+  if (verb == "prove") return &all.prove.page;
+  if (verb == "bench") return &all.bench.page;
+  if (verb == "cost") return &all.cost.page;
   return nullptr;
 }
 
@@ -260,6 +265,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "generate") return generate_command(all.generate);
   if (verb == "explain") return explain_command(all.explain);
   if (verb == "extract") return extract_command(all.extract);
+  if (verb == "cost" && all.cost.action != "eval" && !all.cost.page.html.empty()) return usage("--html: of cost eval", verb);
   if (verb == "cost" && all.cost.action == "calibrate") return cost_command(all.cost);
   if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty())
     return usage(fmt::format("cost {}: of which files?", all.cost.action), verb);

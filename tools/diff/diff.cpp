@@ -167,6 +167,14 @@ class Differ {
       for (const std::string& value : p.values) made_[p.where][value] = &p;
   }
 
+  absl::Status look(const Model& model) {
+    auto graph = lowered_graph(model, *evaluator_, nullptr);
+    if (!graph.ok()) return graph.status();
+    out_.nodes[0] = model.graph.nodes.size();
+    out_.graphs.emplace_back().nodes[0] = known_nodes(*graph, node_prices(*graph));
+    return absl::OkStatus();
+  }
+
   absl::Status run(const Model& first, const Model& second, const Evidence& evidence) {
     const auto inputs = partners(given_inputs(first), given_inputs(second));
     return compare(first, second, nullptr, "", 0, inputs, &evidence);
@@ -472,6 +480,13 @@ std::optional<Prediction> predict(const Model& first, const Model& second, const
 bool ModelDiff::equal() const {
   return regions.empty() && interface.empty() && imports.empty() && functions.empty() && types.empty() && weights.changed.empty() &&
          weights.removed.empty() && weights.added.empty();
+}
+
+absl::StatusOr<ModelDiff> known_of(const Model& model, const DiffOptions& options) {
+  ModelDiff out;
+  if (options.setup) out.predicted = predict(model, model, options);
+  if (absl::Status s = Differ(options, out).look(model); !s.ok()) return s;
+  return out;
 }
 
 absl::StatusOr<ModelDiff> diff_models(const Model& first, const Model& second, const DiffOptions& options) {

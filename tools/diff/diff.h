@@ -88,6 +88,9 @@ struct DiffOptions {
 
 absl::StatusOr<ModelDiff> diff_models(const Model& first, const Model& second, const DiffOptions& options);
 
+// What is known of the nodes of one model, as the first: nothing is compared, and bodies are not looked into.
+absl::StatusOr<ModelDiff> known_of(const Model& model, const DiffOptions& options);
+
 // `first` and `second`: what the models are called.
 // `all`: however long it becomes; else at most 40 lines.
 std::string format_diff(const ModelDiff& diff, const std::string& first, const std::string& second, bool all);

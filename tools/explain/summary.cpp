@@ -172,7 +172,8 @@ void ask_kind(const FinishedRun& run, const RunIndex& index, const Setup& setup,
 absl::StatusOr<Summary> summarize(const Model& model, const Setup& setup, OptimizeOptions options) {
   constexpr std::array kAsked{"attention", "norms", "activations", "rotary"};
   std::map<std::string_view, WhyReport> reports;
-  options.observe = [&](const FinishedRun& run) {
+  options.observe = [&, given = options.observe](const FinishedRun& run) {
+    if (given) given(run);
     if (run.where.empty()) reports.clear();
     const RunIndex index(run);
     for (const char* name : kAsked) ask_kind(run, index, setup, *find_kind(name), true, reports[name]);

@@ -518,7 +518,8 @@ absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, Optimi
   if (absl::Status s = check_question(model, setup.rules, query); !s.ok()) return s;
   WhyReport report;
   const BlockKind* kind = find_kind(query.kind);
-  options.observe = [&](const FinishedRun& run) {
+  options.observe = [&, given = options.observe](const FinishedRun& run) {
+    if (given) given(run);
     const RunIndex index(run);
     kind ? ask_kind(run, index, setup, *kind, false, report) : ask_places(run, index, setup, query, report);
   };

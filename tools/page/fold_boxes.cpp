@@ -162,7 +162,7 @@ class FoldWriter {
     const auto add = [&](LayoutBox::Kind kind, int width) { boxes.push_back({width, kind}); };
     for (const Fold::Part& part : fold.parts) {
       const bool region = !part.is_fold && view_.region[number(part.index)].get<int>() >= 0;
-      add(LayoutBox::Kind::kInside, part.is_fold ? std::max(150, width_of(labels_[part.index]))
+      add(LayoutBox::Kind::kInside, part.is_fold ? std::max(176, width_of(labels_[part.index]))
                                                  : width_of(without_domain(view_.op_types[number(part.index)]), region ? kBadge : 0));
     }
     std::vector<std::pair<int, int>> edges(inner.begin(), inner.end());

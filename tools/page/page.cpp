@@ -143,9 +143,19 @@ json notes_of(const ModelDiff& diff) {
   return out;
 }
 
+// Costs are written in nanoseconds, which are whole numbers.
+double cost_scale_of(const ModelDiff& diff) { return diff.predicted && diff.predicted->unit == "s" ? 1e9 : 1; }
+std::string unit_of(const ModelDiff& diff) { return cost_scale_of(diff) > 1 ? "ns" : diff.predicted ? diff.predicted->unit : ""; }
+
 json number_or_null(double x) { return std::isfinite(x) ? json(x) : json(nullptr); }
 
 }  // namespace
+
+absl::Status check_page(const std::string& html, const std::vector<NamedPath>& inputs) {
+  if (html.empty()) return absl::OkStatus();
+  if (const absl::Status s = check_writable(html, Into::kAnything); !s.ok()) return s;
+  return check_distinct({{"--html", html}}, inputs);
+}
 
 Page::Page(std::string_view verb, const std::string& head, std::string command) {
   data_ = {{"verb", verb},
@@ -168,7 +178,7 @@ void Page::add_models(const Model& first, const Model& second, const std::string
   PageWords words;
   add_names(first, second, words);
   const NodeRegionNumbers numbers = region_numbers(diff);
-  const double cost_scale = diff.predicted && diff.predicted->unit == "s" ? 1e9 : 1;
+  const double cost_scale = cost_scale_of(diff);
   SideFacts facts[2];
   for (int side : {0, 1}) {
     facts[side] = {side == 0 ? first_name : second_name, side, &diff, cost_scale, numbers.of[side], {}};
@@ -195,7 +205,18 @@ void Page::add_models(const Model& first, const Model& second, const std::string
   for (const DiffGroup& group : diff.groups) data_["groups"].push_back({{"l", shown(group.label)}, {"r", group.regions}});
   data_["rules"] = rules_json(diff, rules);
   data_["notes"] = notes_of(diff);
-  data_["unit"] = cost_scale > 1 ? "ns" : diff.predicted ? diff.predicted->unit : "";
+  data_["unit"] = unit_of(diff);
+  data_["words"] = words.to_json();
+}
+
+void Page::add_model(const Model& model, const std::string& name, const ModelDiff& known) {
+  PageWords words;
+  add_names(model, model, words);
+  const double scale = cost_scale_of(known);
+  const std::size_t nodes = model.graph.nodes.size();
+  const SideFacts facts{name, 0, &known, scale, {std::vector<int>(nodes, -1)}, {std::vector<std::vector<int>>(nodes)}};
+  data_["sides"] = json::array({PageSide(model, facts, words).to_json()});
+  data_["unit"] = unit_of(known);
   data_["words"] = words.to_json();
 }
 
@@ -244,6 +265,21 @@ void Page::add_measured(const Measured& measured) {
                     {"why_not", shown(g.why_not)}});
   }
   data_["measured"] = {{"summary", printable(measured_text(measured))}, {"graphs", rows}};
+}
+
+void Page::add_predictions(const std::vector<Point>& points) {
+  constexpr std::size_t kMostPlotted = 4000;
+  json out = json::array();
+  for (std::size_t i = 0; i < std::min(points.size(), kMostPlotted); ++i)
+    out.push_back(
+        {shown(points[i].group), shown(points[i].label), number_or_null(points[i].predicted), number_or_null(points[i].measured)});
+  data_["predictions"] = {{"points", out}, {"all", points.size()}};
+}
+
+void Page::add_times(const std::vector<std::pair<std::string, std::vector<double>>>& runs) {
+  json out = json::array();
+  for (const auto& [name, seconds] : runs) out.push_back({{"name", shown(name)}, {"seconds", seconds}});
+  data_["times"] = out;
 }
 
 void Page::add_table(std::string_view title, std::string_view note, std::vector<std::string> columns,

@@ -18,7 +18,8 @@
  *   groups: {l: string, r: number[]}[], rules: Object<string, string>, words: string[], notes: string[], places: Place[],
  *   sections: {title: string, note: string, columns: string[], rows: string[][], all: number}[], unit: string,
  *   stands_for?: Object<string, number[]>, verify?: {outputs: Output[], summary: string, notes: string[], ok: boolean},
- *   measured?: {summary: string, graphs: TimedGraph[]}}} PageData
+ *   measured?: {summary: string, graphs: TimedGraph[]}, predictions?: {points: [string, string, number|null, number|null][], all: number},
+ *   times?: {name: string, seconds: number[]}[]}} PageData
  */
 
 const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-";

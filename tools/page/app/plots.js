@@ -69,3 +69,50 @@ function measuredPlot(measured) {
     tableOf(["graph", "operators", "of the original", "90 % within", ""], measured.graphs.map((graph) => [graph.name, String(graph.nodes),
       graph.median === null ? "" : graph.median.toFixed(3), graph.low === null || graph.high === null ? "" : `${graph.low.toFixed(3)} to ${graph.high.toFixed(3)}`, graph.why_not])));
 }
+
+/** Predicted against measured seconds, both by powers of ten: on the line is right, within the dotted lines less than twice off.
+ * @param {NonNullable<PageData["predictions"]>} predictions */
+function predictionsPlot(predictions) {
+  const points = predictions.points.filter((point) => (point[2] || 0) > 0 && (point[3] || 0) > 0).map((point) => ({ group: point[0], label: point[1], x: Math.log10(Number(point[3])), y: Math.log10(Number(point[2])) }));
+  if (points.length === 0) return el("p", {}, "No times to compare.");
+  const all = points.flatMap((point) => [point.x, point.y]), low = Math.floor(Math.min(...all)), high = Math.ceil(Math.max(...all) + 1e-9), size = 420;
+  const at = (/** @type {number} */ v) => LEFT + (size - LEFT) * (v - low) / Math.max(high - low, 1), up = (/** @type {number} */ v) => size - at(v) + LEFT - 20;
+  const picture = svgEl("svg", { viewBox: `0 0 ${size + 20} ${size + 30}`, class: "plot square", role: "img", "aria-label": "predicted against measured times" });
+  for (let power = low; power <= high; ++power) {
+    picture.append(svgEl("path", { d: `M${at(low)} ${up(power)}H${at(high)}M${at(power)} ${up(low)}V${up(high)}`, class: "grid" }),
+      svgEl("text", { x: LEFT - 6, y: up(power) + 4, class: "small end" }, costText(10 ** (power + 9), "ns")), svgEl("text", { x: at(power), y: up(low) + 16, class: "small" }, costText(10 ** (power + 9), "ns")));
+  }
+  for (const off of [0, Math.log10(2), -Math.log10(2)])
+    picture.append(svgEl("path", { d: `M${at(Math.max(low, low - off))} ${up(Math.max(low, low - off) + off)}L${at(Math.min(high, high - off))} ${up(Math.min(high, high - off) + off)}`, class: off === 0 ? "even" : "limit" }));
+  const groups = [...new Set(points.map((point) => point.group))];
+  for (const point of points) {
+    const dot = svgEl("circle", { cx: at(point.x).toFixed(1), cy: up(point.y).toFixed(1), r: 3, fill: colourOf(groups.indexOf(point.group)), "fill-opacity": 0.75 });
+    dot.append(svgEl("title", {}, `${point.group}, ${point.label}: ${costText(10 ** (point.y + 9), "ns")} predicted, ${costText(10 ** (point.x + 9), "ns")} measured`));
+    picture.append(dot);
+  }
+  picture.append(svgEl("text", { x: (LEFT + size) / 2, y: size + 24, class: "small" }, "measured"), svgEl("text", { x: LEFT, y: 10, class: "small" }, "predicted"));
+  const rows = groups.map((group) => {
+    const off = points.filter((point) => point.group === group).map((point) => point.y - point.x).sort((a, b) => a - b);
+    return { group, count: off.length, median: 10 ** off[off.length >> 1], worst: 10 ** Math.max(...off.map(Math.abs)) };
+  }).sort((a, b) => b.worst - a.worst);
+  return el("div", {}, el("p", {}, "A point is right on the line; beyond the dotted lines it is more than twice off."), picture,
+    predictions.all > predictions.points.length ? el("p", {}, `the first ${predictions.points.length} of ${predictions.all} points`) : null,
+    tableOf(["of", "points", "predicted / measured, median", "furthest off, times"], rows.map((row) => [row.group, String(row.count), row.median.toFixed(2), row.worst.toFixed(2)]), "the worst first"));
+}
+
+/** How long runs took. @param {NonNullable<PageData["times"]>} times */
+function timesPlot(times) {
+  const all = times.flatMap((run) => run.seconds), sorted = [...all].sort((a, b) => a - b);
+  const low = sorted[0] || 0, high = sorted[Math.floor(0.98 * (sorted.length - 1))] || 1, bins = 40, height = 150, step = (WIDTH - LEFT) / bins;
+  const out = el("div", {}, el("p", {}, "Runs by how long they took; the slowest 2 % stand in the last column."));
+  times.forEach((run, number) => {
+    const counts = new Array(bins).fill(0);
+    for (const seconds of run.seconds) ++counts[Math.min(bins - 1, Math.max(0, Math.floor(bins * (seconds - low) / Math.max(high - low, 1e-12))))];
+    const most = Math.max(...counts, 1);
+    const picture = svgEl("svg", { viewBox: `0 0 ${WIDTH} ${height + 24}`, class: "plot", role: "img", "aria-label": `times of ${run.name}` });
+    counts.forEach((count, i) => picture.append(svgEl("rect", { x: LEFT / 2 + i * step, y: height - height * count / most, width: step - 1, height: height * count / most, class: number === 0 ? "bar" : "bar second" })));
+    for (const i of [0, bins / 2, bins]) picture.append(svgEl("text", { x: LEFT / 2 + i * step, y: height + 16, class: "small" }, costText(1e9 * (low + (high - low) * i / bins), "ns")));
+    out.append(el("h3", {}, run.name), picture);
+  });
+  return out;
+}

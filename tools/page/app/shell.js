@@ -36,6 +36,8 @@ class Shell {
     if (page.verify) this.add("Verification", () => verification(/** @type {any} */ (page.verify)));
     if (sides.some((side) => side.data.memory.some((bytes) => bytes > 0))) this.add("Memory", () => memory(sides));
     if (page.measured) this.add("Measured", () => measuredPlot(/** @type {any} */ (page.measured)));
+    if (page.predictions) this.add("Predicted and measured", () => predictionsPlot(/** @type {any} */ (page.predictions)));
+    if (page.times) this.add("Times", () => timesPlot(/** @type {any} */ (page.times)));
     for (const section of page.sections)
       this.add(section.title, () => el("div", {}, section.note ? el("p", {}, section.note) : null, tableOf(section.columns, section.rows),
         section.all > section.rows.length ? el("p", {}, `the first ${section.rows.length} of ${section.all}`) : null));
