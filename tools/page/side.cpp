@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -58,22 +59,39 @@ struct PageSide::Parts {
 
 PageSide::PageSide(const Model& model, const SideFacts& facts, PageWords& words)
     : facts_(facts), words_(words), parts_(std::make_shared<Parts>()) {
-  number_nodes(model);
+  find_graphs(model);
+  number_nodes();
   for (std::size_t g = 0; g < graphs_.size(); ++g)
     for (std::size_t i = 0; i < graphs_[g]->nodes.size(); ++i) add_node(g, i);
   for (std::size_t g = graphs_.size(); g-- > 0;) fold_graph(g);
   add_memory();
 }
 
-void PageSide::number_nodes(const Model& model) {
+// Bodies that the other model has not, or that are equal there, stand behind those that were compared: nothing is known of their nodes.
+void PageSide::find_graphs(const Model& model) {
+  std::set<std::tuple<std::size_t, std::size_t, std::string>> seen;
+  for (const DiffGraph& known : facts_.diff->graphs) {
+    const std::size_t owner = known.owner[facts_.side];
+    const bool main = graphs_.empty();
+    graphs_.push_back(main ? &model.graph : &find_attribute(graphs_[known.parent]->nodes[owner].attributes, known.attribute)->g());
+    places_.push_back({known.parent, owner, known.attribute});
+    if (!main) seen.emplace(known.parent, owner, known.attribute);
+  }
+  for (std::size_t g = 0; g < graphs_.size(); ++g)
+    for (std::size_t i = 0; i < graphs_[g]->nodes.size(); ++i)
+      for (const Attribute& attribute : graphs_[g]->nodes[i].attributes) {
+        if (attribute.type != AttributeType::kGraph || !attribute.ref.empty() || !seen.emplace(g, i, attribute.name).second) continue;
+        graphs_.push_back(&attribute.g());
+        places_.push_back({g, i, attribute.name});
+      }
+}
+
+void PageSide::number_nodes() {
   int next = 0;
-  for (std::size_t g = 0; g < facts_.diff->graphs.size(); ++g) {
-    const DiffGraph& known = facts_.diff->graphs[g];
-    const Graph* graph = &model.graph;
-    if (g > 0) graph = &find_attribute(graphs_[known.parent]->nodes[known.owner[facts_.side]].attributes, known.attribute)->g();
-    graphs_.push_back(graph);
+  for (std::size_t g = 0; g < graphs_.size(); ++g) {
+    const Graph* graph = graphs_[g];
     base_.push_back(next);
-    makers_.emplace_back(g > 0 ? makers_[known.parent] : std::unordered_map<std::string, int>());
+    makers_.emplace_back(g > 0 ? makers_[places_[g].parent] : std::unordered_map<std::string, int>());
     for (const ValueInfo& input : graph->inputs) makers_[g].erase(input.name);
     for (const Initializer& weight : graph->initializers) {
       makers_[g].erase(weight.name);
@@ -98,8 +116,9 @@ void PageSide::number_nodes(const Model& model) {
 
 void PageSide::add_node(std::size_t graph, std::size_t position) {
   const Node& node = graphs_[graph]->nodes[position];
-  const DiffGraph& known = facts_.diff->graphs[graph];
-  const auto& nodes = known.nodes[facts_.side];
+  static const std::vector<DiffGraph::Known> kNothing;
+  const bool known = graph < facts_.diff->graphs.size();
+  const auto& nodes = known ? facts_.diff->graphs[graph].nodes[facts_.side] : kNothing;
   std::vector<int> reads;
   const auto read = [&](const std::string& value) {
     if (value.empty()) return;
@@ -122,9 +141,9 @@ void PageSide::add_node(std::size_t graph, std::size_t position) {
   parts.cost.push_back(position < nodes.size() ? short_number(few_digits(nodes[position].cost * facts_.cost_scale)) : json(0));
   parts.attributes.push_back(words_.add(is_constant_node(node) ? "" : shown(short_attributes(node))));
   parts.inputs.push_back(reads);
-  parts.region.push_back(facts_.regions[graph][position]);
-  const std::vector<int>& chain = facts_.chains[graph][position];
-  parts.chain.push_back(chain);
+  const bool told = position < nodes.size();
+  parts.region.push_back(told ? facts_.regions[graph][position] : -1);
+  parts.chain.push_back(told ? json(facts_.chains[graph][position]) : json::array());
   reads_.push_back(std::move(reads));
 }
 
@@ -153,9 +172,8 @@ void PageSide::fold_graph(std::size_t graph) {
     parts_->root = root;
     return;
   }
-  const DiffGraph& known = facts_.diff->graphs[graph];
-  parts_->bodies[std::to_string(node_number(known.parent, known.owner[facts_.side]))].push_back(
-      json::array({words_.add(shown(known.attribute)), root}));
+  const Place& place = places_[graph];
+  parts_->bodies[std::to_string(node_number(place.parent, place.owner))].push_back(json::array({words_.add(shown(place.attribute)), root}));
 }
 
 void PageSide::add_memory() {

@@ -35,7 +35,12 @@ class PageSide {
 
  private:
   struct Parts;
-  void number_nodes(const Model& model);
+  struct Place {
+    std::size_t parent, owner;  // the graph and its node
+    std::string attribute;
+  };
+  void find_graphs(const Model& model);
+  void number_nodes();
   void add_nodes();
   void add_node(std::size_t graph, std::size_t position);
   void fold_graph(std::size_t graph);
@@ -43,7 +48,8 @@ class PageSide {
 
   const SideFacts& facts_;
   PageWords& words_;
-  std::vector<const Graph*> graphs_;
+  std::vector<const Graph*> graphs_;  // the main one first
+  std::vector<Place> places_;         // of bodies, by graph
   std::vector<int> base_;
   std::vector<std::unordered_map<std::string, int>> makers_;  // by graph, of values
   std::vector<std::string> op_types_;                         // by node number, as all below

@@ -84,6 +84,13 @@ class Side {
     return this.inside[fold];
   }
 
+  /** Of the fold that is a body: "then_branch of If". @param {number} fold */
+  bodyName(fold) {
+    for (const [node, bodies] of Object.entries(this.data.bodies))
+      for (const [name, root] of bodies) if (root === fold) return `${this.words[name]} of ${this.shortOp(Number(node))}`;
+    return "";
+  }
+
   /** The fold and all that hold it, the whole first. @param {number} fold @returns {number[]} */
   path(fold) {
     const out = [];

@@ -33,8 +33,12 @@ function button(label, act, attributes = {}) {
   return el("button", { type: "button", onclick: act, ...attributes }, label);
 }
 
-/** @param {string[]} columns @param {Child[][]} rows @param {string} [caption] */
+/** Columns that are empty in all rows are left out. @param {string[]} columns @param {Child[][]} rows @param {string} [caption] */
 function tableOf(columns, rows, caption) {
+  const empty = (/** @type {Child} */ cell) => !cell || (cell instanceof Element && cell.tagName === "SPAN" && !cell.textContent);
+  const kept = columns.map((_, i) => i).filter((i) => rows.length === 0 || rows.some((row) => !empty(row[i])));
+  columns = kept.map((i) => columns[i]);
+  rows = rows.map((row) => kept.map((i) => row[i]));
   return el("div", { class: "scroll" },
     el("table", {}, caption ? el("caption", {}, caption) : null,
       el("thead", {}, el("tr", {}, ...columns.map((c) => el("th", { scope: "col" }, c)))),

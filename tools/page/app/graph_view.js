@@ -62,7 +62,8 @@ class GraphView {
     if (at < 0) return;
     const from = this.fold;
     this.open(at);
-    this.choose(this.boxes.findIndex((box) => box.kind === "fold" && (box.index === from || this.side.data.folds[box.index].p.includes(-1 - from))));
+    const first = this.side.nodesIn(from)[0];
+    this.choose(this.boxes.findIndex((box) => box.nodes.includes(first)));
   }
 
   /** Another block of the same repeats. @param {number} by */
@@ -85,7 +86,8 @@ class GraphView {
     path.forEach((fold, i) => {
       const data = this.side.data.folds[fold];
       if (data.k === 2) return;
-      const label = i === 0 ? "all" : cut(this.label(fold), 40) + (data.k === 1 ? ` \u00d7 ${data.p.length}` : "");
+      const body = this.side.bodyName(fold);
+      const label = i === 0 ? "all" : body ? body : cut(this.label(fold), 40) + (data.k === 1 ? ` \u00d7 ${data.p.length}` : "");
       if (i > 0) this.trail.append(" \u203a ");
       const last = i === path.length - 1 || (data.k === 1 && i === path.length - 2);
       this.trail.append(last ? el("b", {}, label) : button(label, () => this.open(fold)));

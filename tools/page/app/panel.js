@@ -44,6 +44,8 @@ class Panel {
     const facts = /** @type {[string, Child][]} */ ([["name", side.nodeName(node)], ["makes", side.output(node)], ["type", side.type(node)],
       ["cost", costText(side.data.cost[node], this.page.unit)], ["attributes", side.attributes(node)],
       ["reads", this.inputs(side, node)], ["read by", this.links(side, side.readers[node])]]);
+    const bodies = side.data.bodies[String(node)] || [];
+    if (bodies.length > 0) facts.push(["bodies", el("ul", {}, ...bodies.map(([name, root]) => el("li", {}, button(side.words[name], () => this.reveal(side.number, side.nodesIn(root)), { class: "link" }))))]);
     const stands = side.number === 1 && this.page.stands_for ? this.page.stands_for[String(node)] || [] : [];
     if (stands.length > 0) facts.push(["stands for", this.links(this.sides[0], stands)]);
     const more = [];

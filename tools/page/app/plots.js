@@ -93,11 +93,11 @@ function predictionsPlot(predictions) {
   picture.append(svgEl("text", { x: (LEFT + size) / 2, y: size + 24, class: "small" }, "measured"), svgEl("text", { x: LEFT, y: 10, class: "small" }, "predicted"));
   const rows = groups.map((group) => {
     const off = points.filter((point) => point.group === group).map((point) => point.y - point.x).sort((a, b) => a - b);
-    return { group, count: off.length, median: 10 ** off[off.length >> 1], worst: 10 ** Math.max(...off.map(Math.abs)) };
+    return { group, number: groups.indexOf(group), count: off.length, median: 10 ** off[off.length >> 1], worst: 10 ** Math.max(...off.map(Math.abs)) };
   }).sort((a, b) => b.worst - a.worst);
   return el("div", {}, el("p", {}, "A point is right on the line; beyond the dotted lines it is more than twice off."), picture,
     predictions.all > predictions.points.length ? el("p", {}, `the first ${predictions.points.length} of ${predictions.all} points`) : null,
-    tableOf(["of", "points", "predicted / measured, median", "furthest off, times"], rows.map((row) => [row.group, String(row.count), row.median.toFixed(2), row.worst.toFixed(2)]), "the worst first"));
+    tableOf(["", "of", "points", "predicted / measured, median", "furthest off, times"], rows.map((row) => [badge(row.number), row.group, String(row.count), row.median.toFixed(2), row.worst.toFixed(2)]), "the worst first"));
 }
 
 /** How long runs took. @param {NonNullable<PageData["times"]>} times */
