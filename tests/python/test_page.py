@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import xml.etree.ElementTree
 
 import numpy as np
 import onnx
@@ -225,6 +226,21 @@ def test_bodies_are_folds_of_their_node(tmp_path):
     bodies = data["sides"][0]["bodies"][node]
     assert words[data["sides"][0]["op"][int(node)]] == "If" and sorted(words[name] for name, _ in bodies) == ["else_branch", "then_branch"]
     assert data["regions"] and all(side["main"] == 4 and len(side["op"]) > 80 for side in data["sides"])
+
+
+def test_pictures_of_changes(tmp_path):
+    hostile_model(tmp_path / "h.onnx")
+    run_ok("h.onnx", "-o", "ho.onnx", "--no-verify", cwd=tmp_path)
+    run_ok(BART, "-o", tmp_path / "after.onnx", "--target", "ort-cpu@1.31", "-q")
+    for a, b, folder in [(BART, "after.onnx", "p"), (BART, "after.onnx", "again"), ("h.onnx", "ho.onnx", "hostile")]:
+        assert run("diff", a, b, "--svg", folder, "-q", cwd=tmp_path).returncode in (0, 3)
+    pictures = sorted((tmp_path / "p").iterdir())
+    assert pictures and [p.read_bytes() for p in pictures] == [(tmp_path / "again" / p.name).read_bytes() for p in pictures]
+    for picture in [*pictures, *(tmp_path / "hostile").iterdir()]:
+        root = xml.etree.ElementTree.fromstring(picture.read_text())
+        assert root.tag.endswith("svg") and {e.tag.split("}")[1] for e in root.iter()} <= {"svg", "title", "rect", "g", "path", "text"}
+    (tmp_path / "file").write_text("")
+    assert run("diff", BART, "after.onnx", "--svg", "file", cwd=tmp_path).returncode == 1
 
 
 # ---- in a browser

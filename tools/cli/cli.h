@@ -107,6 +107,7 @@ struct GivenOption {
 struct PageArgs {
   std::string html;     // a file; empty: none is asked for
   std::string command;  // that makes it again
+  std::string svg;      // of diff: a folder for pictures of changes
 };
 
 struct OptimizeArgs {

@@ -315,7 +315,8 @@ constexpr std::array kVerbs{
 
 void add_verb(const Verb& verb, CLI::App& app, Everything& all) {
   verb.add(app, all);
-  if (PageArgs* page = page_of(verb.name, all)) verb_options::add_page(app.get_subcommand(std::string(verb.name)), *page);
+  if (PageArgs* page = page_of(verb.name, all))
+    verb_options::add_page(app.get_subcommand(std::string(verb.name)), *page, verb.name == "diff");
 }
 
 std::vector<std::string> verb_names() {

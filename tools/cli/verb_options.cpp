@@ -77,9 +77,13 @@ void add_judge(CLI::App* app, VerifyArgs& args, const std::string& what) {
       ->type_name("PATH");
 }
 
-void add_page(CLI::App* app, PageArgs& args) {
+void add_page(CLI::App* app, PageArgs& args, bool pictures) {
   app->add_option("--html", args.html, "write one page to look at: graphs, changes, laws and numbers in one file that needs no network")
       ->type_name("PAGE.html");
+  if (!pictures) return;
+  app->add_option("--svg", args.svg,
+                  "draw each kind of change, before and after, as a picture in this folder: change-1.svg, change-2.svg ...")
+      ->type_name("DIR");
 }
 
 void add_check(CLI::App* app, VerifyArgs& args) {

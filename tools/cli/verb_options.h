@@ -29,8 +29,8 @@ void add_judge(CLI::App* app, VerifyArgs& args, const std::string& what);
 void add_check(CLI::App* app, VerifyArgs& args);
 void add_time(CLI::App* app, std::optional<double>& seconds, const std::string& what);
 void add_bounds(CLI::App* app, RunBounds& bounds);
-// --html.
-void add_page(CLI::App* app, PageArgs& args);
+// --html and, of `pictures`, --svg.
+void add_page(CLI::App* app, PageArgs& args, bool pictures);
 void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what);
 void add_io_rank(CLI::App* app, std::optional<std::int64_t>& rank, const std::string& more);
 void add_budgets(CLI::App* app, SaturateArgs& args);

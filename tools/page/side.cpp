@@ -57,6 +57,14 @@ struct PageSide::Parts {
   json memory = json::array();
 };
 
+std::vector<const Graph*> compared_graphs(const Model& model, const ModelDiff& diff, int side) {
+  std::vector<const Graph*> out;
+  for (const DiffGraph& known : diff.graphs)
+    out.push_back(out.empty() ? &model.graph
+                              : &find_attribute(out[known.parent]->nodes[known.owner[side]].attributes, known.attribute)->g());
+  return out;
+}
+
 PageSide::PageSide(const Model& model, const SideFacts& facts, PageWords& words)
     : facts_(facts), words_(words), parts_(std::make_shared<Parts>()) {
   find_graphs(model);
@@ -70,12 +78,11 @@ PageSide::PageSide(const Model& model, const SideFacts& facts, PageWords& words)
 // Bodies that the other model has not, or that are equal there, stand behind those that were compared: nothing is known of their nodes.
 void PageSide::find_graphs(const Model& model) {
   std::set<std::tuple<std::size_t, std::size_t, std::string>> seen;
+  graphs_ = compared_graphs(model, *facts_.diff, facts_.side);
   for (const DiffGraph& known : facts_.diff->graphs) {
     const std::size_t owner = known.owner[facts_.side];
-    const bool main = graphs_.empty();
-    graphs_.push_back(main ? &model.graph : &find_attribute(graphs_[known.parent]->nodes[owner].attributes, known.attribute)->g());
+    if (!places_.empty()) seen.emplace(known.parent, owner, known.attribute);
     places_.push_back({known.parent, owner, known.attribute});
-    if (!main) seen.emplace(known.parent, owner, known.attribute);
   }
   for (std::size_t g = 0; g < graphs_.size(); ++g)
     for (std::size_t i = 0; i < graphs_[g]->nodes.size(); ++i)

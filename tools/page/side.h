@@ -23,6 +23,9 @@ struct SideFacts {
   std::vector<std::vector<std::vector<int>>> chains;  // the rules behind each, as words; empty: none are known
 };
 
+// The graphs of one model that ModelDiff::graphs tells of.
+std::vector<const Graph*> compared_graphs(const Model& model, const ModelDiff& diff, int side);
+
 // Bodies of nodes stand behind the main graph, as ModelDiff::graphs has them.
 class PageSide {
  public:
