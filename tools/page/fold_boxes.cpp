@@ -36,6 +36,7 @@ class FoldWriter {
     for (const int number : view.numbers)
       for (const int r : view.reads[number])
         if (r >= 0) readers_[r].push_back(number);
+    if (!folds.empty()) whole_scope_ = scope_of(folds.back());
     labels_.reserve(folds.size());
     for (const Fold& fold : folds) labels_.push_back(label_of(fold));
   }
@@ -64,7 +65,8 @@ class FoldWriter {
       return folded.empty() || folded == scopes[0] ? operators_of(folds_[fold.parts[0].index]) : shown(folded);
     }
     const std::string scope = scope_of(fold);
-    return scope.find_first_of("./") == std::string::npos ? operators_of(fold) : shown(scope);
+    const bool tells = scope.find_first_of("./") != std::string::npos && scope != whole_scope_;
+    return tells ? shown(scope) : operators_of(fold);
   }
 
   // The most frequent ones.
@@ -206,6 +208,7 @@ class FoldWriter {
   const FoldView& view_;
   int base_;
   std::unordered_map<int, std::vector<int>> readers_;
+  std::string whole_scope_;  // of all nodes: it tells no fold from another
   std::vector<std::string> labels_;
 };
 
