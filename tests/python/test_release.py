@@ -39,6 +39,34 @@ def optimized(folder, *words, named=None):
     return json.loads((folder / "r.json").read_text()), " ".join(done.stdout.split()), (folder / "out.onnx").read_bytes()
 
 
+def told_of(model):
+    return {entry.key: entry.value for entry in model.metadata_props}
+
+
+def version():
+    return run_ok("--version").stdout.split()[1]
+
+
+def test_a_result_tells_who_made_it(tmp_path):
+    """Beside what the file told of itself; what nobody changed, and what no rule was asked for, tells nothing."""
+    node = helper.make_node("Identity", ["x"], ["h"])
+    model = make_model([node, helper.make_node("Relu", ["h"], ["y"])], [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])])
+    model.producer_name, model.producer_version = "pytorch", "2.15"
+    for key, text in (("who", "me"), ("saturate.version", "0.0.1")):
+        model.metadata_props.add(key=key, value=text)
+    onnx.save(model, tmp_path / "m.onnx")
+    for words in (["--target", "onnx"], ["--target", "ort-cpu@1.20"]):
+        run_ok("m.onnx", "-o", "out.onnx", *words, cwd=tmp_path)
+        made = onnx.load(tmp_path / "out.onnx")
+        assert (made.producer_name, made.producer_version) == ("pytorch", "2.15")
+        of_target = {} if words[1] == "onnx" else {"saturate.target": "ort-cpu@1.20"}
+        assert told_of(made) == {"who": "me", "saturate.version": version(), **of_target}
+    again = run_ok("out.onnx", "-o", "again.onnx", cwd=tmp_path)
+    assert again and (tmp_path / "again.onnx").read_bytes() == (tmp_path / "out.onnx").read_bytes()
+    run_ok("m.onnx", "-o", "out.onnx", "--rules", "none", cwd=tmp_path)
+    assert told_of(onnx.load(tmp_path / "out.onnx")) == {"who": "me", "saturate.version": "0.0.1"}
+
+
 def test_none_is_found(tmp_path):
     report, screen, made = optimized(tmp_path)
     assert report["target"] == "ort-cpu@1.23"
@@ -66,8 +94,7 @@ def test_the_one_that_is_named(tmp_path, word):
     report, screen, made = optimized(tmp_path, *words, named=named)
     assert report["target"] == "ort-cpu@1.21" and report["settled"]
     assert f"for ONNX Runtime 1.21, as {word} names it; --target ort-cpu@1.20 for older ones" in screen
-    (entry,) = onnx.load_from_string(made).metadata_props
-    assert (entry.key, entry.value) == ("saturate.target", "ort-cpu@1.21")
+    assert told_of(onnx.load_from_string(made)) == {"saturate.target": "ort-cpu@1.21", "saturate.version": version()}
     assert optimized(tmp_path, "--target", "ort-cpu@1.21")[2] == made
     assert optimized(tmp_path, "--target", "ort-cpu@1.24", *words, named=named)[0]["target"] == "ort-cpu@1.24"
 
@@ -102,7 +129,7 @@ def test_other_targets(tmp_path):
     assert optimized(tmp_path, "--target", "ort-cuda", "--onnxruntime", there)[0]["target"] == "ort-cuda@1.31"
     assert optimized(tmp_path, "--target", "ort-web", "--onnxruntime", there)[0]["target"] == "ort-web@1.24"
     report, screen, made = optimized(tmp_path, "--target", "onnx", "--onnxruntime", there)
-    assert report["target"] == "onnx" and report["settled"] is None and not onnx.load_from_string(made).metadata_props
+    assert report["target"] == "onnx" and report["settled"] is None and told_of(onnx.load_from_string(made)) == {"saturate.version": version()}
 
 
 def test_all_verbs_settle_it_alike(tmp_path):
@@ -114,7 +141,7 @@ def test_all_verbs_settle_it_alike(tmp_path):
     assert json.loads(checked.stdout)["target"] == "ort-cpu@1.21"
     passed = bare(tmp_path, "transform", "m.onnx", "-o", "t.onnx", "--pass", "optimize:target=ort-cpu", "--judge", "saturate", named=there)
     assert passed.returncode == 0, passed.stderr
-    assert [p.value for p in onnx.load(tmp_path / "t.onnx").metadata_props] == ["ort-cpu@1.21"]
+    assert told_of(onnx.load(tmp_path / "t.onnx"))["saturate.target"] == "ort-cpu@1.21"
     for words in (["explain", "m.onnx"], ["inspect", "m.onnx"], ["diff", "m.onnx", "m.onnx"]):
         assert bare(tmp_path, *words, named=there).returncode == 0
         assert bare(tmp_path, *words, named=tmp_path / "none").returncode == 1
@@ -137,4 +164,4 @@ def test_the_package_takes_the_one_beside_it(tmp_path):
     done = subprocess.run([sys.executable, "-c", PACKAGE], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     release = ".".join(onnxruntime.__version__.split(".")[:2])
-    assert json.loads(done.stdout) == [f"ort-cpu@{release}", [f"ort-cpu@{release}"]]
+    assert json.loads(done.stdout) == [f"ort-cpu@{release}", [f"ort-cpu@{release}", version()]]

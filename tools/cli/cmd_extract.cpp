@@ -118,8 +118,8 @@ int extract_command(const ExtractArgs& args) {
     if (const absl::Status s = write_file(args.dump_egraph, result->egraph); !s.ok()) return fail(s, args.dump_egraph, "");
 
   allow_for_rules(result->report, *check);
-  if (!result->unchanged) note_target(*setup, result->model);
-  for (OptimizeResult::Sample& sample : result->samples) note_target(*setup, sample.model);
+  if (!result->unchanged) note_maker(*setup, result->model);
+  for (OptimizeResult::Sample& sample : result->samples) note_maker(*setup, sample.model);
   std::vector<Listed> graphs = list_graphs(*result, args);
   for (Listed& g : graphs) {
     if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");

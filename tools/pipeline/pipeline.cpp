@@ -157,9 +157,10 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
 
 }  // namespace
 
-void note_target(const Setup& setup, Model& result) {
-  constexpr std::string_view kKey = "saturate.target";
-  if (setup.target.release && !setup.rules.empty()) set_metadata(result, std::string(kKey), setup.target.name);
+void note_maker(const Setup& setup, Model& result) {
+  if (setup.rules.empty()) return;
+  if (setup.target.release) set_metadata(result, "saturate.target", setup.target.name);
+  set_metadata(result, "saturate.version", SATURATE_VERSION);
 }
 
 void give_time(const TimeGiven& time, VerifyOptions& check) {
@@ -274,7 +275,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   out.report.optimize.risks = setup.risks;
   out.report.optimize.measured = std::move(measured);
   out.report.optimize.settled = setup.settled;
-  if (!out.unchanged) note_target(setup, out.model);
+  if (!out.unchanged) note_maker(setup, out.model);
   out.report.optimize.io_rank = io;
   if (io) out.report.optimize.before = graph_stats(model);
   tell_of_result(model, out.model, setup, options, time, out.report.optimize);

@@ -16,9 +16,9 @@
 
 namespace saturate {
 
-// Writes the target with its release, where it has one and rules chose by it, into the metadata_props of a result that is not the model
-// that came in.
-void note_target(const Setup& setup, Model& result);
+// Writes who made it into the metadata_props of a result that is not the model that came in: the version, and the target with its release
+// where it has one. The producer stays who it was. Without rules nothing is written.
+void note_maker(const Setup& setup, Model& result);
 
 struct PipelineOptions {
   OptimizeOptions optimize;             // limits.cancel ends the rewriting early, with the best so far

@@ -29,6 +29,7 @@ from ._optimize import (
 )
 from ._options import Options
 from ._report import Report
+from ._results import Benched, Explained, Inspected, Result
 from ._rules import CostModel, Operator, Rules, RuleSet, dtype_name
 from ._session import Session, run
 from ._slim import slim
@@ -62,6 +63,10 @@ __all__ = [
     "Optimized",
     "Report",
     "Verification",
+    "Result",
+    "Inspected",
+    "Explained",
+    "Benched",
     "Session",
     "RuleSet",
     "Rules",

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import numpy as np
 import onnx
 
 from . import _core
+from ._errors import OptionError
 from ._options import text
 from ._values import raw_bytes
 
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
         @property
         def model_proto(self) -> onnx.ModelProto: ...
 
-    ModelLike = Union[onnx.ModelProto, bytes, str, os.PathLike[str], onnx_ir.Model, Exported]
+    class Script(Protocol):
+        """What `onnxscript.script()` makes of a function."""
+
+        def to_model_proto(self) -> onnx.ModelProto: ...
+
+    ModelLike = Union[onnx.ModelProto, bytes, str, os.PathLike[str], onnx_ir.Model, Exported, Script]
 else:
     ModelLike = Any
 
@@ -106,12 +113,26 @@ def _ir_folder(model: Any) -> str:
     return folders.pop() if len(folders) == 1 else ""
 
 
+def _written(script: object, write: Callable[[], object]) -> onnx.ModelProto:
+    try:
+        proto = write()
+    except Exception as error:
+        name, why = getattr(script, "name", type(script).__name__), " ".join(str(error).split())
+        raise OptionError(f"{name}: it can't be written as a model: {why}; annotate its inputs and outputs with their types") from error
+    if not isinstance(proto, onnx.ModelProto):
+        raise TypeError(f"to_model_proto() of a {type(script).__name__} gives no onnx.ModelProto, but a {type(proto).__name__}")
+    return proto
+
+
 def to_core(model: ModelLike, base_dir: str | os.PathLike[str] | None = None) -> _core.Model:
     """`base_dir`: where external data of a model from memory lies."""
     folder = "" if base_dir is None else "." if base_dir == "" else text("base_dir", base_dir)
     exported = getattr(model, "model_proto", None)
     if isinstance(exported, onnx.ModelProto):
         model = exported  # torch's ONNXProgram
+    write = None if isinstance(model, type) else getattr(model, "to_model_proto", None)
+    if callable(write):
+        model = _written(model, write)
     if isinstance(model, onnx.ModelProto):
         return from_proto(model, folder)
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -123,4 +144,4 @@ def to_core(model: ModelLike, base_dir: str | os.PathLike[str] | None = None) ->
 
         ir: Any = model
         return from_proto(onnx_ir.to_proto(ir), folder or _ir_folder(ir))
-    raise TypeError(f"a model is an onnx.ModelProto, bytes, a path or an onnx_ir.Model, or what has one as `.model_proto` (torch's ONNXProgram), not {type(model).__name__}")
+    raise TypeError(f"a model is an onnx.ModelProto, bytes, a path or an onnx_ir.Model, what has one as `.model_proto` (torch's ONNXProgram), or gives one by `.to_model_proto()` (a function of onnxscript), not {type(model).__name__}")

@@ -24,6 +24,9 @@ class MissingFileError(Error, FileNotFoundError):
     def __str__(self) -> str:
         return self.message
 
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:  # OSError's own would give three arguments
+        return type(self), (self.message, self.filename)
+
 
 class OptionError(Error, ValueError):
     """An option makes no sense."""

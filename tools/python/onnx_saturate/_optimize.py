@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -13,8 +13,10 @@ import onnx
 from . import _convert, _core
 from ._convert import ModelLike
 from ._errors import OptionError
+from ._log import followed, logger, warn
 from ._options import Options, Path, Progress, checked, document, price, text
 from ._report import Report
+from ._results import Explained, Inspected
 from ._rules import rule_set
 from ._runtimes import judge_options
 from ._session import named_inputs
@@ -92,22 +94,31 @@ def _run(model: ModelLike, options: Mapping[str, Any], in_full: bool) -> tuple[_
     plain = _core_options(options, core)
     plain["not_fused"] = in_full
     with _progress(options.get("progress"), plain.get("iterations", 30)) as progress:
-        plain["progress"] = progress
+        plain["progress"] = followed(progress)
         result, report, interrupted = _core.optimize(core, plain)
     if interrupted:
-        warnings.warn("interrupted: this is the best result so far", RuntimeWarning, stacklevel=4)
+        warn("interrupted: this is the best result so far", 4)
     told = Report(report, interrupted)
     for warning in told.warnings:
-        warnings.warn(warning, RuntimeWarning, stacklevel=4)
+        warn(warning, 4)
+    if logger.isEnabledFor(logging.INFO):
+        logger.info("%s: %s", os.fspath(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__, told.summary)
     return result, told
 
 
 class Optimized(NamedTuple):
-    """A model and what was done to get it."""
+    """A model and what was done to get it. It can be pickled."""
 
     model: Any
     """An onnx.ModelProto; an onnx_ir.Model or bytes where the input was; the path where `output` was given."""
     report: Report
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not _convert.is_ir(self.model):
+            return Optimized, (self.model, self.report)
+        import onnx_ir
+
+        return _of_ir, (onnx_ir.to_proto(self.model), self.report)
 
     def __repr__(self) -> str:
         kind = repr(self.model) if isinstance(self.model, (str, os.PathLike)) else f"<{type(self.model).__name__}>"
@@ -115,6 +126,12 @@ class Optimized(NamedTuple):
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
+
+
+def _of_ir(proto: onnx.ModelProto, report: Report) -> Optimized:
+    import onnx_ir
+
+    return Optimized(onnx_ir.from_proto(proto), report)
 
 
 def optimize_with_report(model: ModelLike, output: Path | None = None, **options: Unpack[Options]) -> Optimized:
@@ -161,8 +178,8 @@ if TYPE_CHECKING:
 def optimize(model: ModelLike, output: Path | None = None, **options: Unpack[Options]) -> Any:
     """An equal, cheaper model that the target can run.
 
-    `model` is an onnx.ModelProto, bytes, an onnx_ir.Model, torch's ONNXProgram or a path (external data is mapped); it is never changed. The
-    result is of the same kind (an onnx.ModelProto for a path or an ONNXProgram), or goes to the file `output`, whose path is returned.
+    `model` is an onnx.ModelProto, bytes, an onnx_ir.Model, torch's ONNXProgram, a function of onnxscript or a path (external data is
+    mapped); it is never changed. The result is of the same kind (an onnx.ModelProto for a path, an ONNXProgram or a function), or goes to the file `output`, whose path is returned.
 
     Where a rule makes the result differ it is left out, with a RuntimeWarning (`report.left_out`, `strict_verify`). Raises
     `VerificationError` where that doesn't help, `UnsupportedError` where nothing can be compared, `OptionError`
@@ -210,10 +227,10 @@ def inspect(
     after_load: bool = False,
     judge: str | None = None,
     onnxruntime: Path | None = None,
-) -> dict[str, Any]:
+) -> Inspected:
     """What is in a model: opsets, inputs and outputs, operators, fused operators, parameters, how it is quantized.
 
-    The keys are those of `saturate inspect --json`; `quantization` is None where nothing is quantized.
+    A mapping with the keys of `saturate inspect --json`; `quantization` is None where nothing is quantized.
     With `after_load`, the key of this name tells what ONNX Runtime makes of the model when it loads it, as it saves that itself: the
     installed one, or the one that `judge` ("onnxruntime=PATH") or `onnxruntime` names.
     """
@@ -221,24 +238,24 @@ def inspect(
     if not after_load:
         if judge is not None or onnxruntime is not None:
             raise OptionError("judge, onnxruntime: of the runtime that after_load asks; give after_load=True")
-        return dict(json.loads(core.inspect()))
+        return Inspected(json.loads(core.inspect()))
     options: Options = {}
     if judge is not None:
         options["judge"] = judge
     if onnxruntime is not None:
         options["onnxruntime"] = onnxruntime
-    return dict(json.loads(_core.inspect_after_load(core, _core_options(options, core))))
+    return Inspected(json.loads(_core.inspect_after_load(core, _core_options(options, core))))
 
 
-def explain(model: ModelLike, op: str = "", *, rule: str = "", value: str = "", **options: Unpack[Options]) -> dict[str, Any]:
+def explain(model: ModelLike, op: str = "", *, rule: str = "", value: str = "", **options: Unpack[Options]) -> Explained:
     """Which rules made the operators of the optimized model, and why others were not made (the keys of `saturate explain --json`).
 
     Asked of an operator type `op`, of a `rule`, or of a `value` of the model; of none: of everything that was made.
     """
     core = _convert.to_core(model, options.get("base_dir"))
-    explained: dict[str, Any] = json.loads(_core.explain(core, op, rule, value, _core_options(options, core)))
+    explained = Explained(json.loads(_core.explain(core, op, rule, value, _core_options(options, core))))
     for warning in explained.get("warnings", []):
-        warnings.warn(warning, RuntimeWarning, stacklevel=2)
+        warn(warning)
     return explained
 
 

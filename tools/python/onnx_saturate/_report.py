@@ -32,11 +32,34 @@ class Told:
     def __str__(self) -> str:
         return self._text
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Told) and (self._text, self._details) == (other._text, other._details)
+
+    def __hash__(self) -> int:
+        return hash(self._details)
+
+
+class _Kept:
+    """What a report of the compiled part told, to be told again in another process."""
+
+    def __init__(self, details: str, tables: tuple[str, ...]) -> None:
+        self._details = details
+        self._tables = tables
+
+    def json(self) -> str:
+        return self._details
+
+    def table(self, verbosity: int) -> str:
+        return self._tables[verbosity]
+
 
 class Report:
-    """What an optimization did: `print(report)` shows tables, notebooks show them too, `to_dict()` has everything."""
+    """What an optimization did: `print(report)` shows tables, notebooks show them too, `to_dict()` has everything.
 
-    def __init__(self, core: _core.Report, interrupted: bool = False) -> None:
+    It can be pickled, and equals what comes back.
+    """
+
+    def __init__(self, core: _core.Report | _Kept, interrupted: bool = False) -> None:
         self._core = core
         self._dict: dict[str, Any] | None = None
         self.interrupted = interrupted
@@ -104,9 +127,23 @@ class Report:
     def __str__(self) -> str:
         return self.table()
 
-    def __repr__(self) -> str:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Report, (_Kept(self._core.json(), (self._core.table(0), self._core.table(1))), self.interrupted)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Report) and self.interrupted == other.interrupted and self._core.json() == other._core.json()
+
+    def __hash__(self) -> int:
+        return hash(self._core.json())
+
+    @property
+    def summary(self) -> str:
+        """In a line: operators before and after, whether the result was verified, for which target."""
         verified = "verified" if self.verified else "not verified"
-        return f"<onnx_saturate.Report: {self.nodes[0]} -> {self.nodes[1]} operators, {verified}, target {self.to_dict()['target']}>"
+        return f"{self.nodes[0]} -> {self.nodes[1]} operators, {verified}, target {self.to_dict()['target']}"
+
+    def __repr__(self) -> str:
+        return f"<onnx_saturate.Report: {self.summary}>"
 
     def _repr_html_(self) -> str:
         before, after = self.operators

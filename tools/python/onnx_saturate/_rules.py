@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Union
+from typing import Any, Union
 
 from . import _core
 from ._options import texts
@@ -24,23 +24,31 @@ def dtype_name(number: int) -> str:
 
 
 class RuleSet:
-    """The rules of a run. Sets never change: each method gives a new one.
+    """The rules of a run. Sets never change: each method gives a new one. They can be pickled; files of rules are then read again, by
+    their paths.
 
     >>> rules = onnx_saturate.RuleSet.builtin().without("function_by_hand") + "my.rules"
     """
 
-    def __init__(self, core: _core.RuleSet) -> None:
+    def __init__(self, core: _core.RuleSet, made: tuple[tuple[str, tuple[Any, ...]], ...] = ()) -> None:
         self._core = core
+        self._made = made  # what made it, a method of the compiled part and its arguments each, to be made again in another process
+
+    def _then(self, method: str, *arguments: Any) -> RuleSet:
+        return RuleSet(getattr(self._core, method)(*arguments), (*self._made, (method, arguments)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (self._made,)
 
     @classmethod
     def builtin(cls) -> RuleSet:
         """The rules that come with saturate, those that approximate too (`optimize` leaves them out unless `approximate=True`)."""
-        return cls(_core.RuleSet.builtin())
+        return cls(_core.RuleSet.builtin(), (("builtin", ()),))
 
     @classmethod
     def none(cls) -> RuleSet:
         """No rules: nodes are written back as they came, but equal ones become one, and those that no output needs go."""
-        return cls(_core.RuleSet.none())
+        return cls(_core.RuleSet.none(), (("none", ()),))
 
     @classmethod
     def from_text(cls, text: str, name: str = "text.rules") -> RuleSet:
@@ -49,15 +57,15 @@ class RuleSet:
 
     def add_text(self, text: str, name: str = "text.rules") -> RuleSet:
         """These and those of a text. A name that is taken is an error."""
-        return RuleSet(self._core.with_text(text, name))
+        return self._then("with_text", text, name)
 
     def add_file(self, path: str | os.PathLike[str]) -> RuleSet:
         """These and those of a file."""
-        return RuleSet(self._core.with_file(os.fspath(path)))
+        return self._then("with_file", os.fspath(path))
 
     def without(self, *names: str) -> RuleSet:
         """All but these."""
-        return RuleSet(self._core.without(list(names)))
+        return self._then("without", list(names))
 
     def show(self, name: str) -> str:
         """A rule's text."""
@@ -80,6 +88,13 @@ class RuleSet:
 
     def __repr__(self) -> str:
         return f"<onnx_saturate.RuleSet of {len(self)} rules>"
+
+
+def _made_again(made: tuple[tuple[str, tuple[Any, ...]], ...]) -> RuleSet:
+    core: Any = _core.RuleSet
+    for method, arguments in made:
+        core = getattr(core, method)(*arguments)
+    return RuleSet(core, made)
 
 
 Rules = Union[RuleSet, str, os.PathLike[str], Iterable[Union[str, os.PathLike[str]]]]

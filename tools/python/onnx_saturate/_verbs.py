@@ -16,6 +16,7 @@ import numpy as np
 from . import _convert, _core
 from ._convert import ModelLike
 from ._errors import error_of
+from ._results import Benched
 from ._options import Path, check_names, cost_points, document, number, shapes, sizes, text, texts, truth, whole
 
 # How an option of the command is given: its word, and the words of a value.
@@ -96,18 +97,17 @@ def _files(models: Iterable[ModelLike], inputs: Mapping[str, Any] | Path | None 
         yield paths, words
 
 
-def bench(model: ModelLike, other: ModelLike | None = None, *, inputs: Mapping[str, Any] | Path | None = None, **options: Any) -> dict[str, Any]:
+def bench(model: ModelLike, other: ModelLike | None = None, *, inputs: Mapping[str, Any] | Path | None = None, **options: Any) -> Benched:
     """How long a model takes in saturate's own runtime (or another `runtime`), or two in turns (the keys of `saturate bench --json`).
 
     Of the options of `Options`: `dims`, `input_shapes`, `allow_empty`, `seed`, `threads`, `max_memory`, `time_limit`, `runtime`, `custom_op_library`. Also: `iterations`
     (as many as fit into 2 s, 10 to 1000), `warmup` (3), `as_is` (False: nothing folded or fused beforehand), `pin` (False: to CPUs),
     `check_finite` (False), `profile` (a file for a Chrome trace).
 
-    >>> onnx_saturate.bench("in.onnx", "out.onnx", dims={"batch": 1})["ratio"]
+    >>> onnx_saturate.bench("in.onnx", "out.onnx", dims={"batch": 1}).ratio
     """
     with _files([model] if other is None else [model, other], inputs) as (paths, given):
-        told: dict[str, Any] = _command("bench", *paths, *given, *_words(options, _BENCH))
-    return told
+        return Benched(_command("bench", *paths, *given, *_words(options, _BENCH)))
 
 
 def extract(model: ModelLike, folder: Path | None = None, *, samples: int = 8, **options: Any) -> _Rows:
