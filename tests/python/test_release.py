@@ -6,7 +6,7 @@ import sys
 
 import onnx
 import pytest
-from conftest import binary, make_model, value
+from conftest import binary, make_model, run_ok, value
 from onnx import TensorProto, helper
 
 VARIABLE = "SATURATE_ONNXRUNTIME"

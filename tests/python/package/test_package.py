@@ -161,16 +161,6 @@ def test_onnx_ir(bart):
     assert not OptimizePass(rules=onnx_saturate.RuleSet.none())(ir.from_proto(relus(weight=np.eye(4, dtype=np.float32)))).modified
 
 
-def test_slim(tmp_path, bart):
-    slimmed = onnx_saturate.slim(bart, model_check=True)
-    assert len(slimmed.graph.node) < len(bart.graph.node)
-    assert all(node.domain in ("", "ai.onnx") for node in slimmed.graph.node)
-    assert onnx_saturate.slim(str(BART), tmp_path / "slim.onnx", input_shapes=["input_ids:2,5"]) is None
-    assert onnx.load(tmp_path / "slim.onnx").graph.input[0].type.tensor_type.shape.dim[1].dim_value == 5
-    with pytest.raises(onnx_saturate.OptionError, match="dtype"):
-        onnx_saturate.slim(bart, dtype="fp16")
-
-
 # What it does
 
 def test_report(bart):

@@ -32,7 +32,7 @@ from ._report import Report
 from ._results import Benched, Explained, Inspected, Result
 from ._rules import CostModel, Operator, Rules, RuleSet, dtype_name
 from ._session import Session, run
-from ._slim import slim
+from ._drop_in import simplify, slim
 from ._transform import Transformed, passes, split, transform, transform_with_report
 from ._verbs import bench, cost, extract, rules, targets
 
@@ -40,6 +40,7 @@ __all__ = [
     "optimize",
     "optimize_with_report",
     "slim",
+    "simplify",
     "transform",
     "transform_with_report",
     "split",
