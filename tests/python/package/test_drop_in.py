@@ -172,6 +172,16 @@ SLIM = {
 SLIM_REFUSED = {"dump_to_disk": True, "verbose": None}
 
 
+def test_the_calls_of_exporters(tmp_path):
+    """optimum-onnx and transformers.js slim a path and save what comes back over it; ultralytics slims a model, and tells the version."""
+    onnxslim = onnx_saturate
+    onnx.save(block(), tmp_path / "model.onnx")
+    made = onnxslim.slim(str(tmp_path / "model.onnx"))
+    onnx.checker.check_model(made)
+    onnx.save(made, tmp_path / "model.onnx")
+    assert onnxslim.slim(block()) == made and onnxslim.__version__.count(".") == 2
+
+
 @pytest.mark.parametrize("argument", SLIM)
 def test_slim(argument, tmp_path):
     SLIM[argument](tmp_path)
