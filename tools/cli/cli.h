@@ -119,6 +119,10 @@ struct OptimizeArgs {
   std::string input, output, report, dump_egraph;
   std::vector<std::string> more;   // inputs and an output by place, behind the first two
   std::string output_dir;          // for several inputs
+  std::string report_dir;          // likewise
+  int jobs = 1;                    // processes; 0: one for each core
+  bool of_many = false;            // one of several: nobody looks at its progress
+  bool in_a_line = false;          // is told so, not on a screen
   bool force = false;              // what is there may be replaced
   std::vector<std::string> dumps;  // STAGE or STAGE=FILE
   std::string stop_after;          // a stage

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -15,6 +14,7 @@
 #include "onnx_bridge/file/save_files.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/optimize_many.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/repro.h"
 #include "tools/cli/run_facts.h"
@@ -289,6 +289,8 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
 void print_report(const OptimizeArgs& args, const Target& target, const WholeReport& report, const Around& around) {
   if (args.common.json)
     print_json(to_json(args, target, report, around));
+  else if (args.in_a_line)
+    print_safe_text(screen_line(report) + "\n");
   else if (!args.common.quiet())
     print_safe_text(format_report(report, around, args));
   else
@@ -404,7 +406,7 @@ int optimize_one(const OptimizeArgs& given) {
   absl::StatusOr<StageDumps> dumps = dumps_of(args);
   if (!dumps.ok()) return fail(kExitUsage, "", std::string(dumps.status().message()), "");
   if (const absl::Status status = check_outputs(args, *dumps); !status.ok()) return fail(status, "", "");
-  Progress progress(args.common.quiet() || args.common.json);
+  Progress progress(args.common.quiet() || args.common.json || args.of_many);
   Clock clock;
   WholeReport report{args.input, args.output, {}, {}, {}};
   const auto lap = [&](const std::string& stage) { report.stage_seconds.emplace_back(stage, clock.lap()); };
@@ -441,35 +443,6 @@ int optimize_one(const OptimizeArgs& given) {
   return (args.save_repro.empty() ? run_and_write : run_with_repro)(args, std::move(run), progress).code;
 }
 
-// Each to a file of its name in --output-dir. The rest go on where one fails.
-int optimize_several(const OptimizeArgs& given, const std::vector<std::string>& inputs) {
-  const std::filesystem::path folder = given.output_dir;
-  std::map<std::string, std::string> outputs;  // and of which input each is
-  for (const std::string& input : inputs) {
-    const std::string output = (folder / std::filesystem::path(input).filename()).string();
-    const auto [other, is_new] = outputs.try_emplace(output, input);
-    if (!is_new)
-      return fail(kExitUsage, input, fmt::format("{} has the same name, and one file can't be both", other->second), "rename one");
-    if (same_place(output, input) && !given.force)
-      return fail(kExitUsage, input, "it would be replaced", "name another folder, or give --force");
-  }
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return fail(kExitFile, given.output_dir, error.message(), "name a folder that can be written");
-  int first = kExitOk;
-  for (const std::string& input : inputs) {
-    OptimizeArgs one = given;
-    one.input = input;
-    one.output = (folder / std::filesystem::path(input).filename()).string();
-    one.output_by_place = true;
-    one.shapes.of_several_models = inputs.size() > 1;
-    const int code = optimize_one(one);
-    if (first == kExitOk) first = code;
-    if (code == kExitInterrupted) return code;
-  }
-  return first;
-}
-
 }  // namespace
 
 int optimize_command(const OptimizeArgs& args) {
@@ -477,7 +450,7 @@ int optimize_command(const OptimizeArgs& args) {
   std::vector<std::string> inputs{args.input};
   if (!args.output.empty()) inputs.push_back(args.output);
   inputs.insert(inputs.end(), args.more.begin(), args.more.end());
-  return optimize_several(args, inputs);
+  return optimize_many(args, inputs);
 }
 
 }  // namespace saturate

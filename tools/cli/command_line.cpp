@@ -208,11 +208,13 @@ std::string wrong_places(const OptimizeArgs& args, const std::string& output) {
     return fmt::format("{} arguments: one model and its result, or --output-dir DIR for many models", args.more.size() + 2);
   if (args.output_dir.empty() && !output.empty() && !args.output.empty())
     return fmt::format("two outputs, {} and {}: --output-dir DIR takes many models", args.output, output);
+  if (args.output_dir.empty() && !args.report_dir.empty()) return "--report-dir: --output-dir DIR takes many models; --report R.json tells of one";
+  if (args.output_dir.empty() && args.jobs != 1) return "--jobs: --output-dir DIR takes many models; --threads N is for one";
   if (args.output_dir.empty()) return "";
   if (!output.empty()) return "--output and --output-dir: give one of them";
   const bool tells =
       !args.page.html.empty() || !args.report.empty() || !args.dump_egraph.empty() || !args.save_repro.empty() || !args.dumps.empty();
-  if (tells) return "--output-dir: --html, --report, --dump, --dump-egraph and --save-repro tell of one model";
+  if (tells) return "--output-dir: --html, --report, --dump, --dump-egraph and --save-repro tell of one model; --report-dir DIR of each";
   const bool piped = one_of(kPipe, {args.input, args.output}) || std::find(args.more.begin(), args.more.end(), kPipe) != args.more.end();
   return piped ? "--output-dir: standard input has no name; give paths" : "";
 }

@@ -79,7 +79,7 @@ constexpr ForeignFlagOf kFlagsOfOthers[] = {
     {"optimize", "--ort", "--target ort-cpu is the default; --judge onnxruntime names the judge"},
     {"optimize", "--level", "there are no levels, all rules are applied; --target says for which runtime"},
     {"optimize", "--summary", "the screen is one; --json and --report FILE are for programs"},
-    {"", "-j", kThreads}, {"", "--jobs", kThreads}, {"", "-t", "--threads N, or --target NAME"}, {"", "--num-threads", kThreads}, {"", "--workers", kThreads},
+    {"", "-j", "--threads N, or --jobs N of many models"}, {"", "--jobs", kThreads}, {"", "-t", "--threads N, or --target NAME"}, {"", "--num-threads", kThreads}, {"", "--workers", kThreads},
     {"", "--log-level", "-v says more, -vv all, -q errors and warnings alone"}, {"", "--debug", "-v says more, -vv all"}, {"", "--silent", "-q"},
     {"", "--ep", kTarget}, {"", "--device", kTarget}, {"", "--backend", kTarget}, {"", "--provider", kTarget}, {"", "--gpu", kTarget},
     {"", "--output-file", "-o FILE"}, {"", "--out", "-o FILE"}, {"", "--model", "the model is a word without an option: IN.onnx"},

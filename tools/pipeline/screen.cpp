@@ -48,13 +48,21 @@ void add_verdict(const WholeReport& report, ScreenLines& lines) {
 
 // ---- what changed
 
-void add_header(const WholeReport& report, ScreenLines& lines) {
-  const OptimizeReport& r = report.optimize;
+double seconds_of(const WholeReport& report) {
   double seconds = 0;
   for (const auto& [stage, s] : report.stage_seconds) seconds += s;
-  const std::string counts = r.before.nodes == r.after.nodes ? plural(r.after.nodes, "operator")
-                                                             : fmt::format("{} -> {} operators", r.before.nodes, r.after.nodes);
-  const std::string end = report.stage_seconds.empty() ? counts : fmt::format("{}, {}", counts, human_seconds(seconds));
+  return seconds;
+}
+
+std::string counts_of(const OptimizeReport& r) {
+  return r.before.nodes == r.after.nodes ? plural(r.after.nodes, "operator")
+                                         : fmt::format("{} -> {} operators", r.before.nodes, r.after.nodes);
+}
+
+void add_header(const WholeReport& report, ScreenLines& lines) {
+  const OptimizeReport& r = report.optimize;
+  const std::string end =
+      report.stage_seconds.empty() ? counts_of(r) : fmt::format("{}, {}", counts_of(r), human_seconds(seconds_of(report)));
   lines.files(report.input, report.output, {fmt::format(" for {}: {}", r.target, end), ": " + end});
 }
 
@@ -360,6 +368,14 @@ std::string screen(const WholeReport& report, const Look& look) {
   add_assumes(r, lines);
   add_next(report, lines);
   return std::move(lines).text();
+}
+
+std::string screen_line(const WholeReport& report) {
+  const OptimizeReport& r = report.optimize;
+  const bool good = report.verify && report.verify->status == VerifyStatus::kEqual;
+  const std::string verdict = good ? "verified" : !report.verify && r.late ? "as it came" : "NOT VERIFIED";
+  const std::string warned = r.warnings.empty() ? "" : fmt::format(", {} (-v)", plural(r.warnings.size(), "warning"));
+  return printable(fmt::format("{} -> {}: {}, {}, {}{}", report.input, report.output, counts_of(r), verdict, human_seconds(seconds_of(report)), warned));
 }
 
 }  // namespace saturate

@@ -20,6 +20,8 @@ NOT_OF_A_PASS = {
     "--help": "",
     "--output": "Olive says where the result goes",
     "--output-dir": "the same",
+    "--report-dir": "of many models",
+    "--jobs": "the same",
     "--force": "the same",
     "--stop-after": "there would be no result",
     "--quiet": "what is printed goes to the log",
