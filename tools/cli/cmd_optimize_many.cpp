@@ -9,6 +9,7 @@
 
 #include "egraph/stop.h"
 #include "fmt/format.h"
+#include "onnx_bridge/file/output_file.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/optimize_many.h"
 #include "tools/io/files.h"
@@ -86,7 +87,8 @@ class Count {
 // What the pieces printed, passed on: JSON in the order of the models, the rest as it comes.
 class Passed {
  public:
-  Passed(bool in_order, const std::vector<std::string>& inputs) : in_order_(in_order), inputs_(inputs), ends_(inputs.size()), codes_(inputs.size(), -1) {}
+  Passed(bool in_order, const std::vector<std::string>& inputs)
+      : in_order_(in_order), inputs_(inputs), ends_(inputs.size()), codes_(inputs.size(), -1) {}
 
   void take(const PieceEnd& end) {
     codes_[end.piece] = end.signal != 0 || !end.error.empty() ? kExitFile : end.status;

@@ -208,7 +208,8 @@ std::string wrong_places(const OptimizeArgs& args, const std::string& output) {
     return fmt::format("{} arguments: one model and its result, or --output-dir DIR for many models", args.more.size() + 2);
   if (args.output_dir.empty() && !output.empty() && !args.output.empty())
     return fmt::format("two outputs, {} and {}: --output-dir DIR takes many models", args.output, output);
-  if (args.output_dir.empty() && !args.report_dir.empty()) return "--report-dir: --output-dir DIR takes many models; --report R.json tells of one";
+  if (args.output_dir.empty() && !args.report_dir.empty())
+    return "--report-dir: --output-dir DIR takes many models; --report R.json tells of one";
   if (args.output_dir.empty() && args.jobs != 1) return "--jobs: --output-dir DIR takes many models; --threads N is for one";
   if (args.output_dir.empty()) return "";
   if (!output.empty()) return "--output and --output-dir: give one of them";
@@ -375,7 +376,9 @@ void describe(CLI::App& app) {
   app.description(
       "optimize ONNX models by equality saturation\n\nRules say which models are equal; an e-graph holds all that follow from them at "
       "once; the cheapest one that the target can run is\n"
-      "taken, verified against the original, and written.");
+      "taken, verified against the original, and written.\n\nThe Python package's command (python3 -m onnx_saturate) has the verbs tune "
+      "and "
+      "pre_post, and text for generate, too.");
   app.formatter(man_formatter());
   app.set_help_flag("-h,--help", "this text");
   app.set_version_flag("-V,--version", std::string("saturate ") + SATURATE_VERSION, "the version");

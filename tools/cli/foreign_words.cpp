@@ -28,6 +28,8 @@ constexpr std::string_view kHalf = "did you mean 'precision'? `saturate transfor
 constexpr std::string_view kQuantizing =
     "saturate does not quantize: `saturate IN.onnx --prefer quantizable`, then onnxruntime.quantization";
 constexpr std::string_view kNoExport = "saturate reads .onnx: torch.onnx.export, optimum-cli export onnx or tf2onnx make one";
+constexpr std::string_view kPrePost = "it is of the Python package: python3 -m onnx_saturate pre_post IN.onnx OUT.onnx --config STEPS.json";
+constexpr std::string_view kText = "text is of the Python package: python3 -m onnx_saturate generate; --prompt-ids takes tokens";
 constexpr std::string_view kPasses = "did you mean 'transform'? `saturate transform --list-passes` lists passes";
 
 // clang-format off
@@ -51,8 +53,7 @@ constexpr ForeignWord kVerbsOfOthers[] = {
     {"execute", "did you mean 'run'? `saturate run IN.onnx --random` runs a model"},
     {"chat", "did you mean 'generate'? `saturate generate DECODER.onnx --prompt-ids 1,2` runs a decoder"},
     {"export", kNoExport}, {"import", kNoExport},
-    {"tune", "it is of the Python package: python -m onnx_saturate.tune IN.onnx"},
-    {"pre_post", "it is of the Python package: onnx_saturate.pre_post"}, {"pre-post", "it is of the Python package: onnx_saturate.pre_post"},
+    {"tune", "it is of the Python package: python3 -m onnx_saturate tune IN.onnx"}, {"pre_post", kPrePost}, {"pre-post", kPrePost},
     {"why", "did you mean 'explain'? `saturate explain IN.onnx` tells what was fused, what not, and why"},
     {"passes", kPasses}, {"edit", kPasses}, {"rename", kPasses}, {"surgeon", kPasses}, {"modify", kPasses},
     {"bisect", "did you mean 'reduce'? `saturate reduce IN.onnx` makes a failing model small"},
@@ -68,6 +69,8 @@ constexpr ForeignFlagOf kFlagsOfOthers[] = {
     {"bench", "--ort", "--runtime onnxruntime measures there"}, {"bench", "--provider", "--runtime onnxruntime measures there, on a CPU"},
     {"verify", "--tolerance", "--check-rtol and --check-atol"}, {"verify", "--tol", "--check-rtol and --check-atol"},
     {"verify", "--ort", "--judge onnxruntime"}, {"run", "--ort", "--runtime onnxruntime runs it there"},
+    {"generate", "--prompt", kText}, {"generate", "--tokenizer", kText}, {"generate", "--encoder-prompt", kText},
+    {"generate", "--runtime", "another runtime is of the Python package: python3 -m onnx_saturate generate IN.onnx --runtime onnxruntime"},
     {"optimize", "--in-place", "-o with the input's own name writes in its place"}, {"optimize", "--inplace", "-o with the input's own name writes in its place"},
     {"optimize", "--overwrite", "--force replaces what is there; -o with the input's own name writes in its place"},
     {"optimize", "--config", "options are words of the command; --save-repro DIR writes a run down, --before and --after take passes of a file"},

@@ -29,7 +29,8 @@ void add_places(CLI::App* verb, OptimizeArgs& args, std::string& output_option) 
       ->type_name("DIR");
   verb->add_option("--report-dir", args.report_dir, "with --output-dir: write all that is known of each run as JSON into this folder")
       ->type_name("DIR");
-  verb->add_option("--jobs", args.jobs, "with --output-dir: models at a time, each in a process of its own; 0: as many as there are cores (default 1)")
+  verb->add_option("--jobs", args.jobs,
+                   "with --output-dir: models at a time, each in a process of its own; 0: as many as there are cores (default 1)")
       ->type_name("N")
       ->check(whole_in(0, 4096), "");
   verb->add_flag("--force", args.force, "replace OUT.onnx, or a file in the folder, though saturate did not write it");

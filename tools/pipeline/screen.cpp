@@ -375,7 +375,8 @@ std::string screen_line(const WholeReport& report) {
   const bool good = report.verify && report.verify->status == VerifyStatus::kEqual;
   const std::string verdict = good ? "verified" : !report.verify && r.late ? "as it came" : "NOT VERIFIED";
   const std::string warned = r.warnings.empty() ? "" : fmt::format(", {} (-v)", plural(r.warnings.size(), "warning"));
-  return printable(fmt::format("{} -> {}: {}, {}, {}{}", report.input, report.output, counts_of(r), verdict, human_seconds(seconds_of(report)), warned));
+  return printable(
+      fmt::format("{} -> {}: {}, {}, {}{}", report.input, report.output, counts_of(r), verdict, human_seconds(seconds_of(report)), warned));
 }
 
 }  // namespace saturate

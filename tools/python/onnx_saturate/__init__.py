@@ -16,6 +16,7 @@ from ._diff import Difference, diff
 from ._prove import Proof, prove
 from ._egraph import EGraph, Rewrite
 from ._errors import Error, MissingFileError, OptionError, UnsupportedError, VerificationError
+from ._files import Reduced, reduce, slm
 from ._generate import Generated
 from ._generate import generate as generate  # not in __all__: the module of its command has the same name, and documents it
 from ._optimize import (
@@ -50,6 +51,9 @@ __all__ = [
     "diff",
     "prove",
     "Proof",
+    "slm",
+    "reduce",
+    "Reduced",
     "Difference",
     "run",
     "Generated",

@@ -3,8 +3,26 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 
 from ._core import command_line
+
+
+_TEXT = ("--prompt", "--encoder-prompt", "--tokenizer", "--runtime")
+
+
+def _of_python(words: list[str]) -> Callable[[list[str]], int] | None:
+    """What runs verbs that are Python's own, and text for `generate`, which the compiled command does not take."""
+    verb = words[0].replace("_", "-") if words else ""
+    if verb == "tune":
+        from .tune import main as run
+    elif verb == "pre-post":
+        from .pre_post import main as run
+    elif verb == "generate" and any(word.partition("=")[0] in _TEXT for word in words):
+        from .generate import main as run
+    else:
+        return None
+    return run
 
 
 def main() -> int:
@@ -12,10 +30,9 @@ def main() -> int:
     if hasattr(signal, "SIGPIPE"):  # Python ignores it; `saturate ... | head` shall end quietly
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     words = sys.argv[1:]
-    if words[:1] == ["generate"] and any(word.partition("=")[0] in ("--prompt", "--encoder-prompt", "--tokenizer", "--runtime") for word in words):
-        from .generate import main as generate_text  # takes text and other runtimes, which the command does not
-
-        return generate_text(words[1:])
+    run = _of_python(words)
+    if run is not None:
+        return run(words[1:])
     from ._runtimes import MAKERS, installed_onnxruntime
 
     return command_line(["saturate", *words], MAKERS, installed_onnxruntime())

@@ -67,9 +67,10 @@ def _words(options: Mapping[str, Any], known: Mapping[str, tuple[str, str]]) -> 
     ]
 
 
-def _command(*words: str, fine: Sequence[int] = (0,)) -> Any:
-    """What the command says with --json."""
-    done = subprocess.run([sys.executable, "-m", "onnx_saturate", *words, "--json"], capture_output=True, text=True)
+def _command(*words: str, fine: Sequence[int] = (0,), behind: Sequence[str] = ()) -> Any:
+    """What the command says with --json. `behind`: words behind --."""
+    end = ["--", *behind] if behind else []
+    done = subprocess.run([sys.executable, "-m", "onnx_saturate", *words, "--json", *end], capture_output=True, text=True)
     if done.returncode not in fine:
         errors = [json.loads(line)["error"]["message"] for line in done.stderr.splitlines() if line.startswith('{"error"')]
         raise error_of(done.returncode, " ".join(errors) or done.stderr.strip() or f"the command ended with {done.returncode}", None)
