@@ -21,6 +21,8 @@ CLI::Validator hint(const std::vector<std::string>& names);
 // An option that may be repeated, one value each time.
 CLI::Option* add_list(CLI::App* app, const std::string& names, std::vector<std::string>& into, const std::string& type,
                       const std::string& what);
+// Of optimize: where models come from and go.
+void add_places(CLI::App* verb, OptimizeArgs& args, std::string& output_option);
 void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true);
 void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const std::string& what);
 void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what);

@@ -17,25 +17,6 @@ using namespace verb_options;
 
 namespace {
 
-// Where models come from and go.
-void add_places(CLI::App* verb, OptimizeArgs& args, std::string& output_option) {
-  verb->add_option("IN.onnx", args.input, "the model")->required();
-  verb->add_option("OUT.onnx", args.output, "the result");
-  verb->add_option("MORE.onnx", args.more)->group("");
-  verb->add_option("-o,--output", output_option,
-                   "the result (instead of the second argument); what is there is replaced; -: standard output")
-      ->type_name("OUT.onnx");
-  verb->add_option("--output-dir", args.output_dir, "take all arguments as models, and write each result under its name into this folder")
-      ->type_name("DIR");
-  verb->add_option("--report-dir", args.report_dir, "with --output-dir: write all that is known of each run as JSON into this folder")
-      ->type_name("DIR");
-  verb->add_option("--jobs", args.jobs,
-                   "with --output-dir: models at a time, each in a process of its own; 0: as many as there are cores (default 1)")
-      ->type_name("N")
-      ->check(whole_in(0, 4096), "");
-  verb->add_flag("--force", args.force, "replace OUT.onnx, or a file in the folder, though saturate did not write it");
-}
-
 void add_measure(CLI::App* verb, OptimizeArgs& args) {
   verb->add_option("--measure", args.measure,
                    "time the best different graphs and the original in ONNX Runtime in turns, for so many seconds at most, on the sizes of "
