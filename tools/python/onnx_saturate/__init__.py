@@ -29,6 +29,7 @@ from ._optimize import (
     verify,
 )
 from ._options import Options
+from ._python_rules import Rule, rule
 from ._report import Report
 from ._results import Benched, Explained, Inspected, Result
 from ._rules import CostModel, Operator, Rules, RuleSet, dtype_name
@@ -75,6 +76,8 @@ __all__ = [
     "Session",
     "RuleSet",
     "Rules",
+    "rule",
+    "Rule",
     "CostModel",
     "Operator",
     "dtype_name",

@@ -42,7 +42,7 @@ class Options(TypedDict, total=False):
     constant_cost: float
     """With a function as cost: of a byte of a new constant (1/65536)."""
     rules: Rules
-    """A `RuleSet`, or files of rules beside the built-in ones (the built-in ones)."""
+    """A `RuleSet`, or files of rules and functions made rules by `rule`, beside the built-in ones (the built-in ones)."""
     skip_rules: str | Iterable[str]
     """Names of rules to leave out (none)."""
     skip_fusions: str | Iterable[str]

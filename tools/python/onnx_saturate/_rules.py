@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Union
 
 from . import _core
-from ._options import texts
+from ._options import text
+from ._python_rules import Rule
 from ._values import type_name
 
 Operator = _core.Operator
@@ -74,8 +75,8 @@ class RuleSet:
             raise KeyError(name)
         return text
 
-    def __add__(self, path: str | os.PathLike[str]) -> RuleSet:
-        return self.add_file(path)
+    def __add__(self, more: str | os.PathLike[str] | Rule) -> RuleSet:
+        return self.add_text(more.text, f"{more.name}.rules") if isinstance(more, Rule) else self.add_file(more)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._core.names())
@@ -97,8 +98,8 @@ def _made_again(made: tuple[tuple[str, tuple[Any, ...]], ...]) -> RuleSet:
     return RuleSet(core, made)
 
 
-Rules = Union[RuleSet, str, os.PathLike[str], Iterable[Union[str, os.PathLike[str]]]]
-"""A RuleSet, or files beside the built-in rules."""
+Rules = Union[RuleSet, Rule, str, os.PathLike[str], Iterable[Union[Rule, str, os.PathLike[str]]]]
+"""A RuleSet, or files and Python's rules beside the built-in ones."""
 
 
 def rule_set(rules: Rules | None, skip: Iterable[str]) -> _core.RuleSet | None:
@@ -108,8 +109,9 @@ def rule_set(rules: Rules | None, skip: Iterable[str]) -> _core.RuleSet | None:
     elif isinstance(rules, RuleSet):
         chosen = rules._core
     else:
+        several = list(rules) if isinstance(rules, Iterable) and not isinstance(rules, (str, bytes)) else [rules]
         chosen = _core.RuleSet.builtin()
-        for path in texts("rules", rules):
-            chosen = chosen.with_file(path)
+        for one in several:
+            chosen = chosen.with_text(one.text, f"{one.name}.rules") if isinstance(one, Rule) else chosen.with_file(text("rules", one))
     names = list(skip)
     return chosen if not names else (chosen or _core.RuleSet.builtin()).without(names)
