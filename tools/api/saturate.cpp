@@ -150,10 +150,11 @@ Expected<Prepared> prepare(const Model& model, const Options& o) {
   return Prepared{*std::move(setup), std::move(input)};
 }
 
-const char* advice_of(Code code) {
+const char* advice_of(Code code, bool inputs_given) {
   if (code == Code::kDifferent) return "leave out rules (RuleSet::without) to find the wrong one, and report it";
   if (code == Code::kUnsupported) return "`verify` off goes on without, `inputs` gives inputs";
-  return code == Code::kInterrupted ? "" : kModelAdvice;
+  if (code == Code::kInterrupted) return "";
+  return inputs_given ? "give inputs that it takes" : kModelAdvice;
 }
 
 OptimizeOptions optimize_options_of(const Options& o) {
@@ -341,7 +342,8 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
   Report report(std::make_shared<const Report::Impl>(Report::Impl{std::move(result.report), std::move(not_fused)}));
   if (result.failure) {
     const auto code = static_cast<Code>(result.failure->code);
-    Error error{code, error_line(input.path, result.failure->message, advice_of(code))};
+    Error error{code, error_line(input.path, result.failure->message,
+                                 advice_of(code, o.inputs && result.failure->message.starts_with("can't verify")))};
     if (verified) error.report = std::move(report);
     return error;
   }

@@ -11,6 +11,7 @@
 
 #include "tools/cli/cli.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/foreign_words.h"
 #include "tools/judge/choice.h"
 
 namespace saturate::python {
@@ -219,6 +220,8 @@ NB_MODULE(_core, m) {
   m.def("tell_installed_onnxruntime", &saturate::tell_installed_onnxruntime, nb::arg());
   m.def("command_line", &command_line, nb::arg(), nb::arg() = nb::dict(), nb::arg() = "");
   m.def("targets", &saturate::api::targets);
+  m.def("wrong_model", &saturate::wrong_model);
+  m.def("wrong_result", &saturate::wrong_result);
   m.def("what_instead", &saturate::api::what_instead);
   m.attr("__version__") = saturate::api::version();
 }

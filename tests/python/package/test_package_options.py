@@ -194,3 +194,32 @@ def test_rules_and_targets(tmp_path, model):
     assert onnx_saturate.targets.check(model, "ort-cpu") == []
     with pytest.raises(OptionError, match="did you mean 'ort-cpu'"):
         onnx_saturate.targets.show("ort-cpi")
+
+
+def test_inputs_that_do_not_fit_are_at_fault(tmp_path):
+    """No model is told to be mended for them."""
+    bart, ids = DATA / "bart_encoder.onnx", np.ones((2, 5), np.int64)
+    for given, said in (
+        ({"input_ids": ids}, "inputs: 'attention_mask' is missing; the model reads input_ids, attention_mask"),
+        ({"input_ids": ids, "attention_mask": ids.astype(np.float32)}, "inputs: 'attention_mask' is float, and the model reads int64"),
+        ({"input_ids": ids, "attention_mask": ids[0]}, r"inputs: 'attention_mask' has the dims \[5\]"),
+    ):
+        for call in (onnx_saturate.optimize, onnx_saturate.explain, lambda model, **options: onnx_saturate.verify(model, model, **options)):
+            with pytest.raises(onnx_saturate.OptionError, match=said):
+                call(bart, inputs=given)
+    with pytest.raises(onnx_saturate.Error, match="give inputs that it takes$"):
+        onnx_saturate.optimize(bart, inputs={"input_ids": ids, "attention_mask": np.ones((2, 6), np.int64)})
+
+
+def test_what_is_no_file_of_a_model_or_of_rules(tmp_path):
+    with pytest.raises(onnx_saturate.MissingFileError, match="models are files; download it first"):
+        onnx_saturate.optimize("https://example.com/m.onnx")
+    with pytest.raises(onnx_saturate.MissingFileError, match="optimum-cli export onnx"):
+        onnx_saturate.inspect("some-org/some-model")
+    for name in ("out.ort", "out.engine"):
+        with pytest.raises(onnx_saturate.OptionError, match="output: .*out"):
+            onnx_saturate.optimize(DATA / "bart_encoder.onnx", tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(onnx_saturate.OptionError, match="RuleSet.builtin"):
+        onnx_saturate.optimize(DATA / "bart_encoder.onnx", rules="rule a (X) => (Y)\n  Neg (Neg (X)) => Identity (X)\n")
+    assert "list, show, check" in repr(onnx_saturate.rules) and "gather, fit" in repr(onnx_saturate.cost)

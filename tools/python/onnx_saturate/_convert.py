@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from . import _core
-from ._errors import OptionError
+from ._errors import MissingFileError, OptionError
 from ._options import text
 from ._values import raw_bytes
 
@@ -138,6 +138,8 @@ def to_core(model: ModelLike, base_dir: str | os.PathLike[str] | None = None) ->
     if isinstance(model, (bytes, bytearray, memoryview)):
         return from_bytes(bytes(model) if not isinstance(model, bytes) else model, folder)
     if isinstance(model, (str, os.PathLike)):
+        if wrong := _core.wrong_model(os.fspath(model)):
+            raise MissingFileError(wrong, os.fspath(model))
         return _core.Model.load(os.fspath(model))
     if is_ir(model):
         import onnx_ir

@@ -20,6 +20,7 @@ from ._results import Explained, Inspected
 from ._rules import rule_set
 from ._runtimes import judge_options
 from ._session import named_inputs
+from ._values import type_name
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -70,6 +71,23 @@ def _progress(given: Progress, iterations: int) -> Iterator[Callable[[str, int, 
             bar.close()
 
 
+def _fitting(values: dict[str, tuple[Any, ...]], declared: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """The inputs given, where they are those of the model: what is wrong with them is no fault of the model."""
+    for one in declared:
+        name, given = one["name"], values.get(one["name"])
+        if given is None:
+            if not one["has_default"]:
+                raise OptionError(f"inputs: {name!r} is missing; the model reads {', '.join(d['name'] for d in declared if not d['has_default'])}")
+            continue
+        if given[0] != "tensor" or one["shape"] is None:
+            continue
+        if type_name(given[1]) != one["type"]:
+            raise OptionError(f"inputs: {name!r} is {type_name(given[1])}, and the model reads {one['type']}")
+        if len(given[2]) != len(one["shape"]):
+            raise OptionError(f"inputs: {name!r} has the dims {list(given[2])}, and the model reads {one['shape']}")
+    return values
+
+
 def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, Any]:
     given = checked(options)
     out = {name: value for name, value in given.items() if name not in _APART}
@@ -85,7 +103,7 @@ def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, A
     if "inputs" in out:
         declared = json.loads(model.inspect())["inputs"]
         several = isinstance(out["inputs"], (list, tuple)) and all(isinstance(case, Mapping) for case in out["inputs"]) and out["inputs"]
-        out["inputs"] = [named_inputs(case, declared) for case in (out["inputs"] if several else [out["inputs"]])]
+        out["inputs"] = [_fitting(named_inputs(case, declared), declared) for case in (out["inputs"] if several else [out["inputs"]])]
     return out
 
 
@@ -140,6 +158,8 @@ def optimize_with_report(model: ModelLike, output: Path | None = None, **options
 
 
 def _optimized(model: ModelLike, output: Path | None, options: Mapping[str, Any], in_full: bool) -> Optimized:
+    if output is not None and (wrong := _core.wrong_result(text("output", output))):
+        raise OptionError(f"output: {wrong}")
     result, report = _run(model, options, in_full)
     if output is not None:
         save(result, output, options)
@@ -156,6 +176,8 @@ def _optimized(model: ModelLike, output: Path | None, options: Mapping[str, Any]
 def save(model: _core.Model, output: Path, options: Mapping[str, Any]) -> None:
     """To the file `output`."""
     given = checked(options)
+    if wrong := _core.wrong_result(text("output", output)):
+        raise OptionError(f"output: {wrong}")
     model.save(text("output", output), given.get("external_data", False), given.get("external_data_threshold", 1024))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Union
 
 from . import _core
+from ._errors import OptionError
 from ._options import text
 from ._python_rules import Rule
 from ._values import type_name
@@ -102,6 +103,13 @@ Rules = Union[RuleSet, Rule, str, os.PathLike[str], Iterable[Union[Rule, str, os
 """A RuleSet, or files and Python's rules beside the built-in ones."""
 
 
+def _file_of_rules(given: object) -> str:
+    path = text("rules", given)
+    if ("\n" in path or "=>" in path or path.lstrip().startswith("rule ")) and not os.path.exists(path):
+        raise OptionError("rules: this is the text of rules, and files are wanted; give RuleSet.builtin().add_text(TEXT)")
+    return path
+
+
 def rule_set(rules: Rules | None, skip: Iterable[str]) -> _core.RuleSet | None:
     """None: the built-in rules, all of them."""
     if rules is None:
@@ -112,6 +120,6 @@ def rule_set(rules: Rules | None, skip: Iterable[str]) -> _core.RuleSet | None:
         several = list(rules) if isinstance(rules, Iterable) and not isinstance(rules, (str, bytes)) else [rules]
         chosen = _core.RuleSet.builtin()
         for one in several:
-            chosen = chosen.with_text(one.text, f"{one.name}.rules") if isinstance(one, Rule) else chosen.with_file(text("rules", one))
+            chosen = chosen.with_text(one.text, f"{one.name}.rules") if isinstance(one, Rule) else chosen.with_file(_file_of_rules(one))
     names = list(skip)
     return chosen if not names else (chosen or _core.RuleSet.builtin()).without(names)

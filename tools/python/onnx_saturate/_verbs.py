@@ -154,6 +154,9 @@ class _Cost:
         given = [f"--rows={whole('rows', rows, 1, 300)}", f"--seconds={number('seconds', seconds)!r}"]
         return _command("cost", "calibrate", f"--output={text('output', output)}", *given, *_words(options, _COST))
 
+    def __repr__(self) -> str:
+        return "<onnx_saturate.cost: gather, fit, eval, calibrate>"
+
     def eval(self, graphs: Path | Sequence[Path] = (), *, rows: Path | None = None, folds: int | None = None, **options: Any) -> Any:
         """How far a cost model (`cost`) is off: for times of `graphs`, and by operator for `rows`."""
         given = [] if rows is None else [f"--rows={text('rows', rows)}"]
@@ -187,6 +190,9 @@ class _RuleList:
         """What `where` and `let` of a rule may call."""
         told: _Rows = _command("rules", "list", "--functions")
         return told
+
+    def __repr__(self) -> str:
+        return "<onnx_saturate.rules: list, show, check, functions; a set of rules to optimize with is a RuleSet>"
 
 
 class _Targets:
