@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Union
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Union, cast
 
 from . import _core
 from ._errors import OptionError
-from ._options import text
+from ._options import text, texts
 from ._python_rules import Rule
 from ._values import type_name
 
@@ -117,7 +117,8 @@ def rule_set(rules: Rules | None, skip: Iterable[str]) -> _core.RuleSet | None:
     elif isinstance(rules, RuleSet):
         chosen = rules._core
     else:
-        several = list(rules) if isinstance(rules, Iterable) and not isinstance(rules, (str, bytes)) else [rules]
+        many = isinstance(rules, Iterable) and not isinstance(rules, (str, bytes, Mapping))
+        several: list[Any] = [rules] if isinstance(rules, Rule) else list(cast("Iterable[Any]", rules)) if many else texts("rules", rules)
         chosen = _core.RuleSet.builtin()
         for one in several:
             chosen = chosen.with_text(one.text, f"{one.name}.rules") if isinstance(one, Rule) else chosen.with_file(_file_of_rules(one))
