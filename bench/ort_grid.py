@@ -634,5 +634,124 @@ def made_by_rules():
             yield Case(op, [np.array(size)])
 
 
+def images_and_signals():
+    """What moves images, maps of spectra and short runs of signals: channels joined and split, cuts, borders; and runs of few elements that meet one number."""
+    for channels, height, width in ((16, 14, 14), (32, 28, 28), (64, 56, 56), (24, 80, 80), (8, 172, 264), (128, 14, 14), (96, 40, 40)):
+        x, half = (1, channels, height, width), channels // 2
+        yield Case("Concat", [x, x], {"axis": 1})
+        yield Case("Concat", [x, x, x], {"axis": 1})
+        yield Case("Concat", [x] * 4, {"axis": 1})
+        yield Case("Concat", [x, x], {"axis": 3})
+        yield Case("Split", [x, np.array([half] * 2)], {"axis": 1}, weights=(1,), outputs=2)
+        yield Case("Slice", [x, *[np.array([v]) for v in (0, half, 1, 1)]], weights=(1, 2, 3, 4))
+        yield Case("Slice", [x, *[np.array([v]) for v in (half, channels, 1, 1)]], weights=(1, 2, 3, 4))
+        yield Case("Slice", [x, *[np.array(v) for v in ([1, 1], [height - 1, width - 1], [2, 3], [1, 1])]], weights=(1, 2, 3, 4))
+        yield Case("Pad", [x, np.array([0, 0, 2, 2, 0, 0, 2, 2])], weights=(1,))
+        for mode in ("reflect", "edge"):
+            yield Case("Pad", [x, np.array([0, 0, 2, 2, 0, 0, 2, 2])], {"mode": mode}, weights=(1,))
+        yield Case("Transpose", [x], {"perm": [0, 2, 3, 1]})
+        yield Case("Transpose", [(1, height, width, channels)], {"perm": [0, 3, 1, 2]})
+        yield Case("Gather", [x, np.arange(half)], {"axis": 1}, weights=(1,))
+        yield Case("Add", [x, (1, channels, 1, 1)], weights=(1,))
+        yield Case("Sub", [x, (1, 1, height, width)])
+        for op in ("Tanh", "Exp", "Softplus", "LeakyRelu", "Clip"):
+            yield Case(op, [x, np.array(0, np.float32), np.array(6, np.float32)] if op == "Clip" else [x], weights=(1, 2) if op == "Clip" else ())
+        for filters in (1, 3, 4):  # too few for blocks
+            for kernel in (1, 3):
+                yield Case("Conv", [x, (filters, channels, kernel, kernel), (filters,)], {"pads": [kernel // 2] * 4}, weights=(1, 2))
+    for rows, last in ((20, 2), (300, 1), (300, 2), (300, 4), (5000, 1), (5000, 2), (5000, 4), (50000, 1), (50000, 2), (50000, 8)):
+        x, one = (1, rows, last), (1, rows, 1)
+        yield Case("Concat", [x, x], {"axis": 1})
+        yield Case("Concat", [x, x], {"axis": 2})
+        yield Case("Pad", [x, np.array([0, 8, 0, 0, 8, 0])], weights=(1,))
+        yield Case("Slice", [x, *[np.array([v]) for v in (1, rows, 1, 1)]], weights=(1, 2, 3, 4))
+        yield Case("Transpose", [x], {"perm": [0, 2, 1]})
+        yield Case("ReduceSum", [x, np.array([1])], weights=(1,))
+        if last > 1:
+            yield Case("Split", [x, np.array([last // 2] * 2)], {"axis": 2}, weights=(1,), outputs=2)
+            yield Case("ReduceSum", [x, np.array([2])], weights=(1,))
+            for op in ("Add", "Mul", "Div"):
+                yield Case(op, [x, one])
+                yield Case(op, [x, (last,)], weights=(1,))
+    for rows, width in ((784, 192), (1500, 512), (3136, 96), (3136, 384), (4096, 96), (4096, 384), (12544, 32), (12544, 128), (50176, 16)):
+        for op in ("Add", "Mul"):
+            yield Case(op, [(1, rows, width), (width,)], weights=(1,))
+    for size, kernel, stride in ((2000, 25, 1), (16000, 10, 5), (22000, 256, 2), (5736, 256, 32), (16000, 400, 160)):
+        for filters in (1, 16, 48, 258):
+            if filters * size * kernel / stride < 4e8:
+                yield Case("Conv", [(1, 1, size), (filters, 1, kernel)], {"strides": [stride]}, weights=(1,))
+    for channels, length, kernel in ((32, 200, 3), (64, 100, 5), (128, 60, 3), (256, 40, 3), (64, 1000, 7), (128, 400, 1)):
+        x = (1, channels, length)
+        yield Case("Conv", [x, (channels, channels, kernel), (channels,)], {"pads": [kernel // 2] * 2}, weights=(1, 2))
+        yield Case("Conv", [x, (channels, 1, kernel), (channels,)], {"pads": [kernel // 2] * 2, "group": channels}, weights=(1, 2))
+        yield Case("Concat", [x, (1, channels, 4)], {"axis": 2})
+        yield Case("Pad", [x, np.array([0, 0, 2, 0, 0, 2])], weights=(1,))
+    for height, width, rows, columns in ((172, 264, 3, 39), (172, 88, 7, 3), (40, 100, 1, 7), (40, 100, 3, 1), (64, 64, 5, 5), (64, 64, 7, 7)):
+        for before, behind in ((8, 16), (16, 16), (32, 16)):
+            yield Case("Conv", [(1, before, height, width), (behind, before, rows, columns), (behind,)], {"pads": [rows // 2, columns // 2] * 2}, weights=(1, 2), domain=NCHWC if before >= 16 else "")
+
+
+def images_of_one_row():
+    """Signals that are seen as images of one row."""
+    for channels, length in ((16, 32), (16, 200), (32, 4), (32, 32), (32, 128), (64, 4), (64, 32), (64, 200), (128, 4), (128, 32), (128, 200), (256, 40)):
+        x = (1, channels, 1, length)
+        for kernel in (1, 3, 5):
+            yield Case("Conv", [x, (channels, channels, 1, kernel), (channels,)], {"pads": [0, kernel // 2] * 2}, weights=(1, 2), domain=NCHWC)
+        yield Case("Conv", [x, (channels, 1, 1, 5), (channels,)], {"pads": [0, 2] * 2, "group": channels}, weights=(1, 2), domain=NCHWC)
+        yield Case("Conv", [x, (2 * channels, channels, 1, 3), (2 * channels,)], {"pads": [0, 1] * 2, "strides": [1, 2]}, weights=(1, 2), domain=NCHWC)
+    for length, kernel, stride in ((832, 256, 128), (1728, 256, 64), (12640, 512, 160), (5736, 256, 32), (16000, 10, 5)):
+        for filters in (16, 48, 272):
+            yield Case("Conv", [(1, 1, 1, length), (filters, 1, 1, kernel)], {"strides": [1, stride]}, weights=(1,), domain=NCHWC)
+
+
+def blocks():
+    """Into the blocks of channels in which convolutions of images run, and out of them."""
+    for channels, height, width in ((16, 1, 64), (16, 7, 7), (64, 7, 7), (16, 14, 14), (32, 28, 28), (512, 7, 7), (128, 28, 28), (64, 56, 56), (32, 80, 80), (16, 112, 112), (64, 112, 112), (32, 200, 152), (32, 400, 304)):
+        x = (1, channels, height, width)
+        yield Case("ReorderInput", [x], domain=NCHWC)
+        yield Case("ReorderOutput", [x], {"channels": channels}, domain=NCHWC)
+
+
+def attributes():
+    """Attributes that change an operator's time (bench/attribute_times.py)."""
+    for heads, size in ((4, 64), (12, 64)):
+        width = heads * size
+        for rows, keys in ((1, 16), (1, 128), (1, 1024), (16, 16), (50, 50), (128, 128), (512, 512)):
+            q, k, mask = (1, heads, rows, size), (1, heads, keys, size), (1, 1, rows, keys)
+            flat_q, flat_k, flat, capped = (1, rows, width), (1, keys, width), {"q_num_heads": heads, "kv_num_heads": heads}, {"softcap": 30.0}
+            yield Case("Attention", [q, k, k], capped)
+            yield Case("Attention", [q, k, k, mask], capped)
+            yield Case("Attention", [flat_q, flat_k, flat_k, mask], flat | capped)
+            yield Case("Attention", [q, k, k], outputs=4)
+            yield Case("Attention", [q, k, k, mask], outputs=4)
+            if keys > rows:
+                past = (1, heads, keys - rows, size)
+                yield Case("Attention", [q, q, q, mask, past, past], capped, outputs=3)
+            if rows == keys:
+                yield Case("MultiHeadAttention", [flat_q, flat_k, flat_k], {"num_heads": heads, "unidirectional": 1}, domain=MS)
+                yield Case("Attention", [flat_q, (width, 3 * width), (3 * width,)], {"num_heads": heads, "unidirectional": 1}, weights=(1, 2), domain=MS)
+            if rows == 1 or rows == keys:
+                lengths = [np.array([keys - 1], np.int32), np.array(keys, np.int32)]
+                past = [(1, heads, keys - rows, size)] * 2 if keys > rows else [None, None]
+                base = {"num_heads": heads, "kv_num_heads": heads}
+                yield Case("GroupQueryAttention", [flat_q, flat_q, flat_q, *past, *lengths], base | capped, outputs=3, domain=MS)
+                tables = [(2048, size // 2)] * 2
+                yield Case("GroupQueryAttention", [flat_q, flat_q, flat_q, *past, *lengths, *tables], base | {"do_rotary": 1}, weights=(7, 8), outputs=3, domain=MS)
+            table = [(1, rows, size // 2)] * 2
+            yield Case("RotaryEmbedding", [q, *table], {"interleaved": 1})
+            yield Case("RotaryEmbedding", [q, np.arange(rows)[None], *[(2048, size // 2)] * 2], {"interleaved": 1}, weights=(2, 3), domain=MS)
+    for rows, width in ((1, 64), (16, 64), (16, 768), (128, 768), (512, 1024)):
+        x, blocks = (1, rows, width), np.full((1, rows, width // 32), 0.05, np.float32)
+        for op, value in (("QuantizeLinear", x), ("DequantizeLinear", u8(*x))):
+            yield Case(op, [value, np.full(width, 0.05, np.float32), np.zeros(width, np.uint8)], {"axis": 2}, weights=(1, 2))
+            yield Case(op, [value, blocks, np.zeros_like(blocks, np.uint8)], {"axis": 2, "block_size": 32}, weights=(1, 2))
+        yield Case("ArgMax", [x], {"axis": 2, "select_last_index": 1, "keepdims": 0})
+        yield Case("NegativeLogLikelihoodLoss", [(rows, width), np.zeros(rows, np.int64)], {"ignore_index": 1})
+    for channels, size in ((16, 56), (64, 28), (128, 14), (32, 112)):
+        x = (1, channels, size, size)
+        yield Case("MaxPool", [x], {"kernel_shape": [2, 2], "strides": [2, 2], "dilations": [2, 2]})
+        yield Case("MaxPool", [x], {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [2] * 4, "dilations": [2, 2]})
+
+
 GRID = (elementwise, norms, scores, movement, masks, tiny, products, biases, attention, convolutions, integer_products, integer_convolutions, integers,
-        recurrences, linear_attention, causal_convolutions, images_made_larger, indices, seldom, made_by_rules)
+        recurrences, linear_attention, causal_convolutions, images_made_larger, indices, seldom, made_by_rules, images_and_signals, images_of_one_row, blocks, attributes)

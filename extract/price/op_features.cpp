@@ -6,10 +6,18 @@
 #include <span>
 #include <string_view>
 
+#include "extract/price/blocks.h"
 #include "extract/price/integer_kernels.h"
 
 namespace saturate {
 namespace {
+
+template <std::size_t N>
+bool is_one_of(std::string_view op, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), op) != names.end();
+}
+
+constexpr std::array<std::string_view, 2> kQuantizers{"QuantizeLinear", "DequantizeLinear"};
 
 float doublings(double v) { return static_cast<float>(std::log2(std::max(v, 1.0))); }
 
@@ -42,6 +50,11 @@ std::vector<std::size_t> axes_in_order(const OpUse& use, std::size_t rank) {
 const Sizes1D& input(const OpUse& use, std::size_t i) {
   static const Sizes1D none;
   return i < use.inputs.size() ? use.inputs[i] : none;
+}
+
+bool is_positive(const OpUse& use, std::string_view name) {
+  const Attribute* a = find_attribute(use.attributes, name);
+  return a && a->type == AttributeType::kFloat && a->f() > 0;
 }
 
 bool is_constant(const OpUse& use, std::size_t i) { return i < use.constant.size() && use.constant[i]; }
@@ -104,7 +117,9 @@ void convolution(const OpUse& use, OpFeatures& f) {
   const double spatial = out.size() > 2 ? product_from(out, 2) : 1;
   f.logs = {doublings(spatial * from_end(out, out.size())), doublings(w.size() > 1 ? w[1] : 1), doublings(w.empty() ? 1 : w[0]),
             doublings(w.size() > 2 ? product_from(w, 2) : 1)};
-  f.kinds = {groups > 1, w.size() > 2 && product_from(w, 2) == 1};
+  const auto whole = [&w](std::size_t i) { return static_cast<std::int64_t>(i < w.size() ? w[i] : 1); };
+  const bool blocks = input(use, 0).size() == 4 && runs_in_blocks({whole(0), whole(1), int_attribute(use, "group", 1)});
+  f.kinds = {groups > 1, w.size() > 2 && product_from(w, 2) == 1, blocks};
 }
 
 // X (N, C, ...), W (C, M / groups, ...).
@@ -173,21 +188,33 @@ void transposition(const OpUse& use, OpFeatures& f) {
   f.kinds = {still ? 2 : run > 1};
 }
 
-// Concat, Split, Slice, Gather, Expand, Tile: copies of runs of equal length.
+// How many elements stay together where Concat joins, Split cuts, or a Slice or Pad changes one axis: those from that axis on.
+double elements_of_one_copy(const OpUse& use, std::size_t same) {
+  const Sizes1D &x = input(use, 0), &out = output(use);
+  if (use.op == "Concat" || use.op == "Split") {
+    const std::int64_t axis = int_attribute(use, "axis"), rank = static_cast<std::int64_t>(out.size());
+    const auto at =
+        static_cast<std::size_t>(std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, std::max<std::int64_t>(rank - 1, 0)));
+    double most = 0;  // of the longest
+    for (const Sizes1D& part : use.op == "Split" ? use.outputs : use.inputs) most = std::max(most, product_from(part, at));
+    return most;
+  }
+  const Sizes1D& least = use.op == "Pad" ? x : out;
+  const bool along_axis = use.op == "Pad" || use.op == "Slice";
+  return product_from(least, least.size() - std::min(least.size(), same + (along_axis ? 1 : 0)));
+}
+
+// Concat, Split, Slice, Pad, Gather, Expand, Tile: copies of runs of equal length.
 void copies(const OpUse& use, OpFeatures& f) {
   double total = 0;
   for (const Sizes1D& o : use.outputs) total += product(o);
   const Sizes1D &x = input(use, 0), &out = output(use);
   std::size_t same = 0;
   while (same < std::min(x.size(), out.size()) && from_end(x, same + 1) == from_end(out, same + 1)) ++same;
-  double run = product_from(out, out.size() - same);
-  if (use.op == "Concat" || use.op == "Split") {  // up to and with the axis, of the longest
-    const std::int64_t axis = int_attribute(use, "axis"), rank = static_cast<std::int64_t>(out.size());
-    const std::int64_t at = std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, std::max<std::int64_t>(rank - 1, 0));
-    run = product_from(use.op == "Split" ? out : x, static_cast<std::size_t>(at));
-  }
-  f.logs = {doublings(total), 0.5f * doublings(run)};
-  f.kinds = {static_cast<int>(std::max(use.outputs.size(), use.op == "Concat" ? use.inputs.size() : 1))};
+  f.logs = {doublings(total), 0.5f * doublings(elements_of_one_copy(use, same))};
+  const std::string mode = string_attribute(use, "mode");  // of Pad
+  f.kinds = {static_cast<int>(std::max(use.outputs.size(), use.op == "Concat" ? use.inputs.size() : 1)),
+             !mode.empty() && mode != "constant"};
 }
 
 // Q is (B, S, H) or (B, heads, S, D), K likewise; the past is rows of keys, too.
@@ -202,11 +229,13 @@ void attention(const OpUse& use, OpFeatures& f) {
   if (past) keys = from_end(use.outputs[1], 2), groups = from_end(use.outputs[1], 3);
   const double batch = from_end(q, q.size());
   f.logs = {doublings(rows), doublings(keys), doublings(heads * batch), doublings(size), 0.5f * doublings(heads / std::max(1.0, groups))};
-  const std::size_t plain = grouped ? 5 : 3;
+  const bool rotates = int_attribute(use, "do_rotary") != 0;
+  const std::size_t plain = (grouped ? 5 : 3) + (rotates ? 2 : 0);
   const bool masked = use.inputs.size() > plain + (past ? 2 : 0);
   const bool bias = !grouped && use.inputs.size() > 3 && input(use, 3).size() == 1;
   const bool causal = int_attribute(use, "is_causal") != 0 || int_attribute(use, "unidirectional") != 0;
-  f.kinds = {flat, masked && !bias, bias, past, causal, k.size() == 4};
+  const bool capped = is_positive(use, "softcap"), tells_scores = use.outputs.size() > 3;
+  f.kinds = {flat, masked && !bias, bias, past, causal, k.size() == 4, capped, rotates, tells_scores};
 }
 
 // The past is (2, B, heads, P, D).
@@ -218,7 +247,7 @@ void packed_attention(const OpUse& use, OpFeatures& f) {
   const double keys = rows + (cached ? from_end(*past, 2) : 0);
   f.logs = {doublings(rows * from_end(x, 3)), doublings(from_end(x, 1)), doublings(heads), doublings(width / std::max(1.0, heads)),
             doublings(keys / std::max(1.0, rows))};
-  f.kinds = {use.inputs.size() > (cached ? 4U : 3U), use.outputs.size() > 1};
+  f.kinds = {use.inputs.size() > (cached ? 4U : 3U), use.outputs.size() > 1, int_attribute(use, "unidirectional") != 0};
 }
 
 // Scatter and Gather by places: what lies there, and what is put or taken.
@@ -228,22 +257,25 @@ void places(const OpUse& use, OpFeatures& f) {
   f.kinds = {!string_attribute(use, "reduction").empty()};
 }
 
+// Attributes by which a kernel takes another loop than without them (bench/attribute_times.py).
+bool has_own_loop(const OpUse& use) {
+  const auto is_wide = [](std::int64_t step) { return step > 1; };
+  return std::ranges::any_of(ints_attribute(use, "dilations"), is_wide) || int_attribute(use, "block_size") > 0 ||
+         int_attribute(use, "select_last_index") != 0 || find_attribute(use.attributes, "ignore_index") != nullptr;
+}
+
 void plain(const OpUse& use, OpFeatures& f) {
   const OpSizes s = sizes_of(use);
   f.logs = {doublings(s.flops), doublings(s.bytes), 0.5f * doublings(s.last)};
   const Attribute* approximate = find_attribute(use.attributes, "approximate");
-  const bool by_axis = use.op == "DequantizeLinear" && input(use, 1).size() == 1 && product(input(use, 1)) > 1;
-  f.kinds = {static_cast<int>(s.arity), by_axis, approximate && approximate->type == AttributeType::kString && approximate->s() != "none"};
-}
-
-template <std::size_t N>
-bool is_one_of(std::string_view op, const std::array<std::string_view, N>& names) {
-  return std::find(names.begin(), names.end(), op) != names.end();
+  const bool by_axis = is_one_of(use.op, kQuantizers) && input(use, 1).size() == 1 && product(input(use, 1)) > 1;
+  f.kinds = {static_cast<int>(s.arity), by_axis, approximate && approximate->type == AttributeType::kString && approximate->s() != "none",
+             int_attribute(use, "interleaved") != 0, has_own_loop(use)};
 }
 
 constexpr std::array<std::string_view, 16> kBroadcast{"Add",   "Sub", "Mul", "Div",   "Sum",  "Pow", "Max",   "Min",
                                                       "Where", "And", "Or",  "Equal", "Less", "Mod", "PRelu", "Gemm/bias"};
-constexpr std::array<std::string_view, 6> kCopies{"Concat", "Split", "Slice", "Gather", "Expand", "Tile"};
+constexpr std::array<std::string_view, 7> kCopies{"Concat", "Split", "Slice", "Pad", "Gather", "Expand", "Tile"};
 constexpr std::array<std::string_view, 4> kPlaces{"GatherElements", "GatherND", "ScatterElements", "ScatterND"};
 constexpr std::array<std::string_view, 9> kByRows{"LayerNormalization",
                                                   "RMSNormalization",
@@ -296,6 +328,7 @@ OpFeatures features_of(const OpUse& use) {
     by_rows(use, f);
   } else if (op.starts_with("Reduce") || op.starts_with("Arg")) {
     reduction(use, f);
+    f.kinds.push_back(has_own_loop(use));
   } else if (is_one_of(kind, kBroadcast)) {
     elementwise(use, f);
   } else {

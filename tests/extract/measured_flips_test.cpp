@@ -124,7 +124,7 @@ TEST(MeasuredFlips, BiasWithinAProductIsNearlyAsDearAsBeside) {
     const double within = seconds(use("Gemm", {flat, {t.inner, t.columns}, bias}, {t.rows, t.columns}, {1, 2}));
     const OpUse turned =
         use("Gemm", {flat, {t.columns, t.inner}, bias}, {t.rows, t.columns}, {1, 2}, {Attribute::of("transB", std::int64_t{1})});
-    EXPECT_NEAR((views + within) / beside, t.gemm, 0.04) << t.rows << " x " << t.inner << " x " << t.columns;
+    EXPECT_NEAR((views + within) / beside, t.gemm, 0.045) << t.rows << " x " << t.inner << " x " << t.columns;
     EXPECT_EQ(seconds(turned), within);  // weights are packed at load
   }
 }
