@@ -523,6 +523,22 @@ def linear_attention():
                 yield Case("LinearAttention", inputs, {"q_num_heads": heads, "kv_num_heads": heads, "update_rule": rule, "scale": 1.0}, outputs=2, domain=MS)
 
 
+def experts():
+    """Mixtures of experts, from a step of a small model to a prompt; tokens go to all experts alike."""
+    for hidden, inter, experts, chosen in ((32, 48, 4, 2), (64, 32, 16, 4), (128, 128, 8, 2), (256, 512, 4, 2), (256, 128, 32, 4), (512, 256, 32, 4),
+                                           (512, 1024, 8, 2), (768, 256, 64, 8), (1024, 512, 16, 4), (1024, 2048, 4, 1), (2048, 768, 8, 8)):
+        for tokens in (1, 4, 16, 32, 64, 128, 512):
+            if 3 * tokens * chosen * hidden * inter > 4e9:
+                continue
+            for kind in ("swiglu", "silu"):
+                if kind == "silu" and tokens not in (1, 32):
+                    continue
+                wide = 2 * inter if kind == "swiglu" else inter
+                inputs = [(tokens, hidden), (tokens, experts), (experts, wide, hidden), None, (experts, hidden, inter)]
+                yield Case("MoE", inputs, {"k": chosen, "activation_type": kind, "normalize_routing_weights": 1, "swiglu_fusion": int(kind == "swiglu")},
+                           weights=(2, 4), domain=MS)
+
+
 def causal_convolutions():
     """Short convolutions over time with what came before, of a step and of prompts."""
     for channels, width in ((64, 4), (160, 4), (768, 3), (1024, 4), (2048, 4), (6144, 4)):
@@ -754,4 +770,4 @@ def attributes():
 
 
 GRID = (elementwise, norms, scores, movement, masks, tiny, products, biases, attention, convolutions, integer_products, integer_convolutions, integers,
-        recurrences, linear_attention, causal_convolutions, images_made_larger, indices, seldom, made_by_rules, images_and_signals, images_of_one_row, blocks, attributes)
+        recurrences, linear_attention, experts, causal_convolutions, images_made_larger, indices, seldom, made_by_rules, images_and_signals, images_of_one_row, blocks, attributes)

@@ -82,6 +82,31 @@ def matmul_nbits(source, s):
     return Made(inputs, attributes, weights=(1, 2, 3, 4, 5))
 
 
+@operator("MoE", dtype=[F32, F16], activation_type=["swiglu", "silu", "relu", "gelu", "identity"], swiglu_fusion=[1, 0, 2], k=[2, 1, 4, 5], normalize_routing_weights=[None, 0, 1], sizes=[(6, 8, 12), (1, 8, 12), (0, 8, 12), (33, 7, 5)], experts=[4, 1],
+          bias=[True, False], numbers=[None, (1.0, 0.0, None), (1.702, 1.0, 7.0), (0.5, 0.25, 1.0)], scores=["usual", "large", "equal", "some equal", "-inf"], rank=[2, 3], use_sparse_mixer=[None, 1], third=[False, True])
+def mixture_of_experts(source, s):
+    dtype, kind, (tokens, hidden, inter), experts = s["dtype"], s["activation_type"], s["sizes"], s["experts"]
+    need(s["k"] <= experts or experts == 4) or need(kind == "swiglu" or s["swiglu_fusion"] == 1 and s["numbers"] is None)
+    wide = inter * (2 if kind == "swiglu" and not s["third"] else 1)
+    scores = source.floats(dtype, tokens, experts)
+    if s["scores"] == "large":
+        scores = scores * dtype(50)
+    if s["scores"] in ("equal", "some equal"):
+        scores[:, :: 1 if s["scores"] == "equal" else 2] = 0.5
+    if s["scores"] == "-inf":
+        scores[:, 1:2] = -np.inf
+    x = source.floats(dtype, *((tokens, hidden) if s["rank"] == 2 else (1, tokens, hidden)))
+    bias = lambda width: source.floats(dtype, experts, width) if s["bias"] else None
+    inputs = [x, scores, source.floats(dtype, experts, wide, hidden), bias(wide), source.floats(dtype, experts, hidden, inter), bias(hidden)]
+    if s["third"]:
+        inputs += [source.floats(dtype, experts, inter, hidden), bias(inter)]
+    attributes = dict(activation_type=kind, k=s["k"]) | given(s, "normalize_routing_weights", "use_sparse_mixer")
+    if kind == "swiglu":
+        alpha, beta, limit = s["numbers"] or (None, None, None)
+        attributes |= {"swiglu_fusion": s["swiglu_fusion"]} | ({"activation_alpha": alpha, "activation_beta": beta} if alpha else {}) | ({"swiglu_limit": limit} if limit else {})
+    return Made(inputs, attributes, weights=(2, 3, 4, 5))
+
+
 @operator("GatherBlockQuantized", dtype=[F32, F16], data=["uint8", "uint4", "int4"], bits=[4, 8], shape=[(6, 64), (1, 32), (2, 3, 64)], block_size=[32, 16, 64], zero=[False, True], indices=[(3,), (), (2, 2), (0,)], kind=[I64, I32],
           which=["usual", "negative", "ends", "beyond"], axes=[(0, -1), (0, 1), (1, 0), (1, -1)])
 def gather_blocks(source, s):

@@ -68,6 +68,7 @@ double flops_of(const OpUse& use) {
     const double key = at(use.inputs[0], 1) / std::max(1.0, static_cast<double>(int_attribute(use, "q_num_heads", 1)));
     return 7 * product(use.inputs[2]) * key;
   }
+  if (const auto experts = experts_of(use)) return 2 * experts->pairs * experts->weights;
   if (ends_with(use.op, "Attention") || ends_with(use.op, "MultiHeadAttention") || ends_with(use.op, "GroupQueryAttention"))
     return attention_flops(use);
   double all = 0;
@@ -127,6 +128,19 @@ std::int64_t int_attribute(const OpUse& use, std::string_view name, std::int64_t
   return v ? *v : otherwise;
 }
 
+std::optional<ExpertSizes> experts_of(const OpUse& use) {
+  if (use.op != "com.microsoft::MoE") return std::nullopt;
+  std::vector<const Sizes1D*> weights;
+  for (std::size_t i = 2; i < use.inputs.size(); ++i)
+    if (use.inputs[i].size() == 3) weights.push_back(&use.inputs[i]);
+  if (weights.size() < 2) return std::nullopt;
+  const double experts = std::max(1.0, at(*weights[0], 3)), hidden = std::max(1.0, at(*weights[0], 1));
+  const double tokens = product(use.inputs[0]) / hidden, chosen = static_cast<double>(int_attribute(use, "k", 1));
+  ExpertSizes out{hidden, at(*weights[1], 1), tokens * chosen, experts * (1 - std::pow(1 - std::min(1.0, chosen / experts), tokens)), 0};
+  out.weights = (product(*weights[0]) + product(*weights[1])) / experts;
+  return out;
+}
+
 std::vector<std::int64_t> ints_attribute(const OpUse& use, std::string_view name) {
   const Attribute* a = find_attribute(use.attributes, name);
   const auto* v = a ? std::get_if<std::vector<std::int64_t>>(&a->value) : nullptr;
@@ -162,6 +176,8 @@ OpSizes sizes_of(const OpUse& use) {
   s.arity = use.inputs.size();
   if (use.op == "Gather" && use.inputs.size() == 2 && !use.outputs.empty())  // reads what it takes, not the table
     s.bytes = (2 * product(use.outputs[0]) + 2 * product(use.inputs[1])) * use.element_bytes;
+  if (const auto experts = experts_of(use))  // reads the weights that a token meets
+    s.bytes = (2 * product(use.inputs[0]) + product(use.inputs[1]) + experts->met * experts->weights) * use.element_bytes;
   if (!use.outputs.empty()) s.last = at(use.outputs[0], 1), s.outputs = product(use.outputs[0]);
   s.dtype = use.dtype;
   return s;

@@ -173,6 +173,7 @@ void register_matmul(Registry& registry) {
   registry.add(kMicrosoft, "TransposeMatMul", fused_matmul, kPacked);
   register_matmul_gemm(registry);
   register_matmul_einsum(registry);
+  register_experts(registry);
 }
 
 }  // namespace saturate

@@ -21,5 +21,6 @@ std::shared_ptr<const PackedMatrix> packed_constant(const KernelContext& ctx, co
 
 void register_matmul_gemm(Registry& registry);
 void register_matmul_einsum(Registry& registry);
+void register_experts(Registry& registry);
 
 }  // namespace saturate

@@ -35,6 +35,7 @@ std::vector<NativeRule> native_gather_rules();          // gathers.cpp: reading 
 std::vector<NativeRule> native_head_rules();            // heads.cpp: attention one head at a time
 std::vector<NativeRule> native_heads_together_rules();  // heads_together.cpp: attention of all heads from one of each
 std::vector<NativeRule> native_recurrence_rules();      // rules/recurrence/: what exporters unroll token by token, or chunk by chunk
+std::vector<NativeRule> native_expert_rules();          // rules/experts/: experts that exporters spell out
 std::vector<NativeRule> native_quantized_rules();       // quantized.cpp: Concat and Split around QuantizeLinear and DequantizeLinear
 
 // views.cpp. After saturation: Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same. As a rule it would

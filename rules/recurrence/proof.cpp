@@ -50,22 +50,6 @@ struct Pick {
 // In which order the places of a border are tried.
 enum class From : std::uint8_t { kFar, kNear };
 
-// Numbers that look random, the same each time.
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15ULL + 1) {}
-  double between(double low, double high) {
-    state_ += 0x9E3779B97F4A7C15ULL;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    return low + (high - low) * static_cast<double>((z ^ (z >> 31)) >> 11) / 9007199254740992.0;
-  }
-
- private:
-  std::uint64_t state_;
-};
-
 // The value seen as [batch, time, heads, size]: where an element lies.
 struct Strides {
   std::array<std::int64_t, 4> by{};

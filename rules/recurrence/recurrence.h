@@ -74,6 +74,22 @@ Spelling spelling_of(const OnnxEGraph& g, const Region& region);
 // What is known of one region, said of another of the same spelling.
 std::optional<Recurrence> moved(const OnnxEGraph& g, Recurrence r, const Spelling& from, const Spelling& to);
 
+// Numbers that look random, the same each time.
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15ULL + 1) {}
+  double between(double low, double high) {
+    state_ += 0x9E3779B97F4A7C15ULL;
+    std::uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return low + (high - low) * static_cast<double>((z ^ (z >> 31)) >> 11) / 9007199254740992.0;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
 // One run of a region on drawn inputs, in double.
 struct Run {
   std::map<std::string, std::int64_t> sizes;  // of symbols

@@ -61,7 +61,9 @@ constexpr FamilyMember kMembers[] = {{"Attention", 0},
                                      {"com.microsoft.MatMulIntegerToFloat", 5},
                                      {"com.microsoft.QLinearAdd", 5},
                                      {"com.microsoft.QLinearMul", 5},
-                                     {"com.microsoft.MatMulNBits", 5}};
+                                     {"com.microsoft.MatMulNBits", 5},
+                                     {"com.microsoft.MoE", 5},
+                                     {"com.microsoft.QMoE", 5}};
 
 const FamilyMember* find_member(std::string_view op_type) {
   const auto it = std::find_if(std::begin(kMembers), std::end(kMembers), [&](const FamilyMember& m) { return m.op_type == op_type; });

@@ -238,6 +238,7 @@ GRU hidden_size=5 : float[6,4,3] float[1,15,3] float[1,15,5] float[1,30] -> 2
 RNN hidden_size=5 : float[6,4,3] float[1,5,3] float[1,5,5] float[1,10] - float[1,4,5] -> 2
 LinearAttention q_num_heads=2 kv_num_heads=2 update_rule=linear : float[3,5,8] float[3,5,8] float[3,5,12] -> 2
 com.microsoft.LinearAttention q_num_heads=2 kv_num_heads=2 update_rule=linear : float[3,5,8] float[3,5,8] float[3,5,12] -> 2
+com.microsoft.MoE activation_type=swiglu swiglu_fusion=1 k=2 : float[3,4] float[3,5] float[5,12,4] float[5,12] float[5,4,6] float[5,4]
 StringNormalizer case_change_action=UPPER is_case_sensitive=1 stopwords=b,a : string[7]
 StringSplit : string[3,4] -> 2
 TfIdfVectorizer max_gram_length=2 min_gram_length=2 max_skip_count=0 mode=TF ngram_counts=0,4 ngram_indexes=0,1,2,3,4,5,6 pool_int64s=2,3,5,4,1,0,2,1,1,2 : int64[3,7]<5

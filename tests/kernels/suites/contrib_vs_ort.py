@@ -223,6 +223,29 @@ def linear_attention_cases(rng):
         yield Case(f"linear_attention_{k}", "LinearAttention", inputs, 2, **attributes)
 
 
+def expert_cases(rng):
+    """Each activation, biases or none, equal scores (the expert of the higher number is taken), limits, one token, none, and all experts."""
+    for k in range(48):
+        kind = ("swiglu", "silu", "relu", "gelu", "identity", "swiglu")[k % 6]
+        tokens, experts = int(rng.choice([0, 1, 3, 8])), int(rng.choice([1, 4, 7]))
+        hidden, inter = (int(v) for v in rng.integers(1, 20, 2))
+        scores = f32(rng, tokens, experts)
+        if k % 4 == 1:
+            scores = np.round(scores)
+        if k % 9 == 0:
+            scores *= 100
+        bias = lambda width: f32(rng, experts, width) if k % 3 else None
+        x = f32(rng, tokens, hidden) * np.float32(3) if k % 5 else f32(rng, 1, tokens, hidden)
+        wide = 2 * inter if kind == "swiglu" else inter
+        inputs = [x, scores, f32(rng, experts, wide, hidden), bias(wide), f32(rng, experts, hidden, inter), bias(hidden)]
+        attributes = {"activation_type": kind, "k": int(rng.integers(1, experts + 1)), "normalize_routing_weights": k // 2 % 2}
+        if kind == "swiglu":
+            attributes["swiglu_fusion"] = 1
+            if k % 4 == 3:
+                attributes |= {"activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 2.0}
+        yield Case(f"experts_{k}", "MoE", inputs, 1, **attributes)
+
+
 def causal_convolution_cases(rng):
     for k in range(16):
         b, c, t, w = (int(v) for v in (rng.integers(1, 4), rng.integers(1, 9), rng.choice([1, 2, 5, 17]), rng.choice([1, 2, 4])))
@@ -278,7 +301,7 @@ def main():
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     lines, refused = [], {}
     with tempfile.TemporaryDirectory() as work:
-        for make in (attention_cases, mha_cases, gqa_cases, norm_cases, pointwise_cases, rotary_cases, matmul_cases, linear_attention_cases, causal_convolution_cases, lstm_cases):
+        for make in (attention_cases, mha_cases, gqa_cases, norm_cases, pointwise_cases, rotary_cases, matmul_cases, linear_attention_cases, expert_cases, causal_convolution_cases, lstm_cases):
             for case in make(rng):
                 if args.filter not in case.name:
                     continue

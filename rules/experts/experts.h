@@ -1,0 +1,83 @@
+// Mixtures of experts, found by what they compute: what follows from rows of stacked weights that a choice of experts picks, its borders,
+// and the proof on drawn numbers that it is a weighted sum of what the experts make of a token.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "onnx_bridge/convert/onnx_egraph.h"
+#include "rules/recurrence/recurrence.h"
+
+namespace saturate::experts {
+using namespace native;
+
+// Weights of experts, matrices or biases.
+struct Picked {
+  Id id = kNone;                     // of the chosen ones: a Gather of a stack, [tokens * chosen, ..]; where experts stand apart, of the first
+  Id stack = kNone;                  // the constant that is gathered, its first axis the experts
+  std::vector<std::int64_t> of_one;  // its other axes
+  std::vector<Id> apart;             // where experts stand apart: the constants, by expert
+};
+
+// What follows from a choice of experts.
+struct ExpertRegion {
+  Id choice = kNone;  // int, [tokens, chosen]
+  std::int64_t experts = 0, chosen = 0, hidden = 0;
+  Dim tokens;
+  std::vector<Picked> picked;
+  Id input = kNone;                   // [.., hidden], of `tokens` rows
+  Id weights = kNone;                 // [tokens, chosen]
+  Id scores = kNone;                  // in place of weights, where experts stand apart: [.., experts], of `tokens` rows
+  std::vector<Id> results;            // what may be the sum, [.., hidden], of `tokens` rows
+  std::vector<Id> inside;
+};
+// The region behind the choice that picks these rows; nullopt: there is none.
+std::optional<ExpertRegion> experts_around(const OnnxEGraph& g, Id gather);
+// The region behind this TopK, where each expert has operators of its own, in any order; and where its scores may be had.
+std::optional<ExpertRegion> experts_apart(const OnnxEGraph& g, Id top, Id scores);
+std::vector<Id> scores_before(const OnnxEGraph& g, Id top);
+// A class and those that it is a view of, the furthest last. `with_repeats`: through what repeats rows, or moves axes, too.
+std::vector<Id> back_through_views(const OnnxEGraph& g, Id id, bool with_repeats);
+// The choice by which a class picks rows of a stack; nullopt: it does no such thing.
+std::optional<Id> choice_of(const OnnxEGraph& g, Id gather);
+
+enum class Gate : std::uint8_t { kNone, kHalves, kInterleaved, kApart };
+
+// One product of an expert.
+struct Layer {
+  Id picked = kNone, bias = kNone;
+  bool transposed = false;  // [columns, rows] of what is stacked
+};
+// A region that is a mixture of experts: y = sum of weight * (down (act (up x)).
+struct Mixture {
+  Layer up, linear, down;  // linear: where gates stand apart
+  Gate gate = Gate::kNone;
+  bool linear_first = false;  // of halves, and of what is interleaved
+  std::string activation = "swiglu";
+  double alpha = 1, beta = 0, limit = 0;  // of swiglu; limit 0: none
+  bool normalized = false;                // where experts stand apart: of the weights
+  Id result = kNone;
+};
+// Sizes of symbols that are worth a run: few tokens first.
+std::vector<std::map<std::string, std::int64_t>> sizes_to_draw(const OnnxEGraph& g, Dim tokens);
+std::optional<Mixture> mixture_of(const OnnxEGraph& g, const ExpertRegion& region, std::string* why = nullptr);
+
+// The largest scores of a token, the first of equal ones first, by the number of the expert; and the softmax of all.
+struct Choice {
+  std::vector<std::int64_t> experts;
+  std::vector<double> softmax;
+};
+Choice choice_among(std::span<const double> scores, std::int64_t chosen);
+
+// A router: weights are the softmax of the scores at the places of the largest, times a factor.
+struct Router {
+  Id scores = kNone;  // [tokens, experts]
+  bool normalized = false;
+  double factor = 1;
+};
+std::optional<Router> router_of(const OnnxEGraph& g, const ExpertRegion& region);
+
+}  // namespace saturate::experts

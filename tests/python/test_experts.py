@@ -1,0 +1,128 @@
+"""Experts that an exporter spells out become MoE where ONNX Runtime has it, whatever the spelling, and nothing else does."""
+import collections
+import json
+
+import mixtures
+import numpy as np
+import onnx
+import pytest
+
+from conftest import onnxruntime_outputs, run, run_ok
+
+CASES = {
+    "gates in halves": dict(),
+    "softmax behind the choice": dict(route="softmax behind"),
+    "weights that are not normalized": dict(route="plain"),
+    "weights times a factor": dict(route="times 2.5"),
+    "weights read again": dict(route="read again"),
+    "an unsorted choice": dict(route="unsorted"),
+    "a router with a bias": dict(route="with a bias"),
+    "one expert for each token": dict(k=1, route="plain"),
+    "all experts": dict(k=4),
+    "one expert only": dict(k=1, experts=1),
+    "transposed weights": dict(transposed=True),
+    "interleaved gates": dict(kind="interleaved"),
+    "limited gates with biases": dict(kind="limited", biases=True, transposed=True),
+    "the gate behind": dict(kind="linear first"),
+    "gates apart": dict(apart=True),
+    "gates apart with biases": dict(apart=True, biases=True, nd=True),
+    "no gate": dict(kind="silu", biases=True),
+    "no gate but Relu": dict(kind="relu"),
+    "rows by GatherND": dict(nd=True),
+    "tokens of rank 2": dict(rank=2),
+    "a known number of tokens": dict(rank=2, tokens=7),
+    "one token": dict(rank=2, tokens=1),
+    "weights that are read elsewhere, too": dict(uses=True),
+}
+OTHERS = {
+    "Sigmoid in the router": dict(route="sigmoid"),
+    "the smallest scores": dict(route="smallest"),
+    "another gate": dict(kind="tanh"),
+    "a product too much": dict(wrong="a product too much"),
+    "tokens that are not repeated in place": dict(wrong="tokens that are not repeated in place"),
+}
+
+
+def optimized(model, folder, target="ort-cpu@1.31", *options):
+    onnx.save(model, folder / "in.onnx")
+    run_ok(folder / "in.onnx", "-o", folder / "out.onnx", "--target", target, *options)
+    return onnx.load(folder / "out.onnx")
+
+
+def count(model):
+    return collections.Counter(n.op_type for n in model.graph.node)
+
+
+def same(model, folder, seeds=2):
+    for seed in range(seeds):
+        for batch, tokens in ((1, 1), (1, 4), (2, 9), (1, 0)):
+            feeds = mixtures.feeds(model, {"batch": batch, "tokens": tokens}, seed)
+            wanted, got = (onnxruntime_outputs(folder / f, feeds) for f in ("in.onnx", "out.onnx"))
+            for name, array in wanted.items():
+                np.testing.assert_allclose(got[name], array, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_is_found(name, tmp_path):
+    model = mixtures.picked(**CASES[name])
+    result = count(optimized(model, tmp_path))
+    assert result["MoE"] == 1 and not set(result) & {"GatherND", "GatherElements"}, result
+    if not CASES[name].get("uses"):
+        assert not set(result) & {"TopK", "Softmax", "Expand"}, result
+    same(model, tmp_path)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_the_operator_cannot_say_is_left(name, tmp_path):
+    model = mixtures.picked(**OTHERS[name])
+    assert count(optimized(model, tmp_path))["MoE"] == 0
+    same(model, tmp_path, 1)
+
+
+def test_of_equal_scores_the_first_expert_is_taken(tmp_path):
+    """TopK takes the lower place, the kernel of MoE the higher: tokens of zeros score all experts alike."""
+    model = mixtures.picked(biases=True, rank=2)
+    assert count(optimized(model, tmp_path))["MoE"] == 1
+    x = np.zeros((3, mixtures.HIDDEN), np.float32)
+    x[1] = 1
+    wanted, got = (onnxruntime_outputs(tmp_path / f, {"x": x})["y"] for f in ("in.onnx", "out.onnx"))
+    np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("target", ["ort-cpu@1.22", "onnx"])
+def test_stays_where_the_target_has_no_such_operator(target, tmp_path):
+    model = mixtures.picked()
+    assert count(optimized(model, tmp_path, target))["MoE"] == 0
+    same(model, tmp_path, 1)
+
+
+def test_the_rule_can_be_left_out(tmp_path):
+    model = mixtures.picked()
+    assert count(optimized(model, tmp_path, "ort-cpu@1.31", "--skip-rule", "spelled_out_experts"))["MoE"] == 0
+
+
+def test_the_screen_names_the_release_that_has_the_operator(tmp_path):
+    onnx.save(mixtures.picked(), tmp_path / "in.onnx")
+    done = run_ok(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31")
+    assert "ONNX Runtime 1.23 or newer" in done.stdout and "1 MoE" in done.stdout, done.stdout
+
+
+def test_each_layer_of_a_model_is_found(tmp_path):
+    """Two that are spelled alike, with other weights."""
+    parts = [onnx.compose.add_prefix(mixtures.picked(rank=2), p) for p in ("a_", "b_")]
+    other = onnx.numpy_helper.to_array(parts[1].graph.initializer[0])
+    parts[1].graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(other[..., ::-1].copy(), parts[1].graph.initializer[0].name))
+    model = onnx.compose.merge_models(*parts, io_map=[("a_y", "b_x")])
+    assert count(optimized(model, tmp_path))["MoE"] == 2
+    x = np.random.default_rng(0).standard_normal((5, mixtures.HIDDEN)).astype(np.float32) / 8
+    wanted, got = (onnxruntime_outputs(tmp_path / f, {"a_x": x})["b_y"] for f in ("in.onnx", "out.onnx"))
+    np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=2e-3)
+
+
+def test_explain_tells_what_was_found_and_why_not(tmp_path):
+    onnx.save(mixtures.picked(), tmp_path / "in.onnx")
+    told = {k["kind"]: k for k in json.loads(run_ok("explain", tmp_path / "in.onnx", "--json", "--target", "ort-cpu@1.31").stdout)["kinds"]}
+    assert (told["experts"]["expected"], told["experts"]["found"]) == (1, 1) and "attention" not in told, told
+    onnx.save(mixtures.picked(route="sigmoid"), tmp_path / "other.onnx")
+    told = {k["kind"]: k for k in json.loads(run_ok("explain", tmp_path / "other.onnx", "--json", "--target", "ort-cpu@1.31").stdout)["kinds"]}
+    assert "Sigmoid" in told["experts"]["rest"][0]["reason"], told
