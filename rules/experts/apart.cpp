@@ -14,7 +14,7 @@ namespace saturate::experts {
 using namespace native;
 namespace {
 
-constexpr std::size_t kMostBehindTop = 20'000, kMostBeside = 64, kMostExperts = 256;
+constexpr std::size_t kMostBehindTop = 20'000, kMostBeside = 100, kMostExperts = 256;
 constexpr std::int64_t kMostApart = std::int64_t{1} << 25;
 
 // A product of a matrix of weights with what comes from tokens.
@@ -39,7 +39,7 @@ class ApartFinder {
       return std::nullopt;
     find_behind(top);
     for (auto it = region_.results.rbegin(); it != region_.results.rend(); ++it) {
-      region_.picked.clear();
+      region_.picked.clear(), region_.inside.clear();
       if (find_layers(*it) && order_experts(*it)) return std::move(region_);
     }
     return std::nullopt;
@@ -91,7 +91,7 @@ class ApartFinder {
   // Whether a value that does not follow from the choice is made of tokens, scores and constants alone.
   bool is_beside(Id id) {
     id = e_.find(id);
-    if (const auto it = beside_.find(id); it != beside_.end()) return it->second;
+    if (beside_.contains(id)) return true;
     std::vector<Id> open{id};
     std::set<Id> seen{id};
     while (!open.empty()) {
@@ -99,11 +99,12 @@ class ApartFinder {
       open.pop_back();
       if (is_known(at) || is_input(at) || at == region_.scores || behind_.contains(at)) continue;
       const auto made = maker_of(g_, at);
-      if (!made || made->key->domain == "#" || made->key->unique != 0 || seen.size() > kMostBeside) return beside_[id] = false;
+      if (!made || made->key->domain == "#" || made->key->unique != 0 || seen.size() > kMostBeside) return false;
       for (const Id c : made->children)
         if (seen.insert(e_.find(c)).second) open.push_back(e_.find(c));
     }
-    return beside_[id] = true;
+    beside_.insert(id);
+    return true;
   }
 
   void find_behind(Id top) {
@@ -119,7 +120,6 @@ class ApartFinder {
         if (rows && g_.dims().value(g_.facts(user).shape->back()) == region_.hidden && g_.dims().equal(*rows, region_.tokens))
           region_.results.push_back(user);
       }
-    region_.inside = std::move(order);
   }
   bool may_follow(Id id) {
     const auto made = maker_of(g_, id);
@@ -137,6 +137,7 @@ class ApartFinder {
       const Id at = open.back();
       open.pop_back();
       if (is_known(at) || is_input(at) || at == region_.scores) continue;
+      region_.inside.push_back(at);
       if (product_at(at)) {
         out.push_back(at);
         continue;
@@ -279,7 +280,7 @@ class ApartFinder {
   ExpertRegion region_;
   std::vector<Id> inputs_;
   std::set<Id> behind_;
-  std::map<Id, bool> beside_;
+  std::set<Id> beside_;  // others may be so later, when more is known to follow from the choice
 };
 
 }  // namespace
@@ -287,10 +288,14 @@ class ApartFinder {
 std::vector<Id> scores_before(const OnnxEGraph& g, Id top) {
   const auto made = maker_of(g, top);
   if (!made || !is_of_standard(*made->key, "TopK") || made->children.size() < 2) return {};
-  std::vector<Id> out{g.egraph().find(made->children[0])};
-  const auto behind = maker_of(g, out[0]);
-  if (behind && is_of_standard(*behind->key, "Softmax")) out.push_back(g.egraph().find(behind->children[0]));
-  return out;
+  std::vector<Id> out;
+  Id at = g.egraph().find(made->children[0]);
+  for (;;) {
+    for (const Id id : back_through_views(g, at, false)) out.push_back(id);
+    const auto behind = maker_of(g, out.back());
+    if (!behind || behind->children.empty() || !is_of_standard(*behind->key, "Softmax") || out.size() > 8) return out;
+    at = g.egraph().find(behind->children[0]);
+  }
 }
 
 std::optional<ExpertRegion> experts_apart(const OnnxEGraph& g, Id top, Id scores) { return ApartFinder(g).find(top, scores); }

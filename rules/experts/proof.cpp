@@ -347,22 +347,24 @@ class Prover {
 }  // namespace
 
 std::vector<std::map<std::string, std::int64_t>> sizes_to_draw(const OnnxEGraph& g, Dim tokens) {
-  std::map<std::string, std::int64_t> ones;
-  for (const std::string& symbol : g.dims().symbols()) ones[symbol] = 1;
-  std::vector<std::string> open;
+  std::map<std::string, std::int64_t> all, ones;
+  for (const std::string& symbol : g.dims().symbols()) all[symbol] = 1;
+  // Sizes that something within makes up, as the number of tokens of an expert, stay unknown: they are computed.
+  for (const auto& [symbol, one] : all) {
+    auto sizes = all;
+    sizes[symbol] = 2;
+    if (g.dims().evaluate(tokens, sizes) != g.dims().evaluate(tokens, all)) ones[symbol] = 1;
+  }
   std::vector<std::map<std::string, std::int64_t>> out;
   for (const auto& [symbol, one] : ones) {
-    auto sizes = ones;
-    sizes[symbol] = 2;
-    if (g.dims().evaluate(tokens, sizes) == g.dims().evaluate(tokens, ones)) continue;
-    out.push_back(std::move(sizes));
-    open.push_back(symbol);
+    out.push_back(ones);
+    out.back()[symbol] = 2;
   }
   out.push_back(ones);
-  for (std::size_t round = 0; round < 3; ++round) {
-    auto sizes = ones;
-    for (std::size_t i = 0; i < open.size(); ++i) sizes[open[i]] = 1 + static_cast<std::int64_t>((i + round) % 3);
-    out.push_back(std::move(sizes));
+  for (std::int64_t round = 0; round < 3; ++round) {
+    out.push_back(ones);
+    std::int64_t i = round;
+    for (auto& [symbol, size] : out.back()) size = 1 + i++ % 3;
   }
   return out;
 }
