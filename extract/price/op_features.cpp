@@ -315,7 +315,8 @@ OpFeatures features_of(const OpUse& use) {
   } else if (op == "CausalConvWithState" || op == "com.microsoft::CausalConvWithState") {
     causal_convolution(use, f);
   } else if (const auto experts = experts_of(use)) {
-    f.logs = {doublings(experts->pairs), doublings(experts->pairs / std::max(1.0, experts->met)), doublings(experts->hidden), doublings(experts->inter)};
+    f.logs = {doublings(experts->pairs), doublings(experts->pairs / std::max(1.0, experts->met)), doublings(experts->hidden),
+              doublings(experts->inter)};
     f.kinds = {string_attribute(use, "activation_type") == "swiglu"};
   } else if (op == "com.microsoft::Attention") {
     packed_attention(use, f);

@@ -56,7 +56,8 @@ OpUse use_of(const OnnxEGraph& egraph, OtherOperator op, std::span<const Id> inp
 // A row of `saturate cost gather` or bench/gather_ort.py; nullopt if it is none.
 std::optional<OpUse> use_of(const nlohmann::json& row);
 
-// Of a mixture of experts: pairs of a token and an expert, how many experts some token meets (of random scores), and how many weights one has.
+// Of a mixture of experts: pairs of a token and an expert, how many experts some token meets (of random scores), and how many weights one
+// has.
 struct ExpertSizes {
   double hidden = 0, inter = 0, pairs = 0, met = 0, weights = 0;
 };

@@ -1,5 +1,5 @@
-// com.microsoft.MoE as its CPU kernel computes it (ONNX Runtime 1.23 to 1.32; bench/fine_print/products.py): the router's scores are logits,
-// of whose softmax the `k` largest are the weights; of equal ones the expert of the higher number is taken.
+// com.microsoft.MoE as its CPU kernel computes it (ONNX Runtime 1.23 to 1.32; bench/fine_print/products.py): the router's scores are
+// logits, of whose softmax the `k` largest are the weights; of equal ones the expert of the higher number is taken.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -10,21 +10,11 @@
 namespace saturate {
 namespace {
 
-template <typename T>
-double number(T x) {
-  return static_cast<double>(static_cast<Compute<T>>(x));
-}
-
 struct Experts {
   std::int64_t tokens = 0, experts = 0, hidden = 0, inter = 0, wide = 0, k = 0;  // wide: what the first product of an expert gives
   bool gated = false, normalized = false;
   double alpha = 1, beta = 0, limit = HUGE_VAL;
   std::string activation;
-};
-
-template <typename T>
-struct Numbers {
-  const T *x = nullptr, *logits = nullptr, *fc1 = nullptr, *bias1 = nullptr, *fc2 = nullptr, *bias2 = nullptr;
 };
 
 // An expert that a token goes to.
@@ -33,18 +23,16 @@ struct Chosen {
   std::int64_t expert;
 };
 
-template <typename T>
-std::vector<Chosen> chosen_of(const Experts& e, const T* logits) {
+std::vector<Chosen> chosen_of(const Experts& e, const double* logits) {
   std::vector<Chosen> all;
   double most = -HUGE_VAL, sum = 0;
-  for (std::int64_t i = 0; i < e.experts; ++i) most = std::max(most, number(logits[i]));
+  for (std::int64_t i = 0; i < e.experts; ++i) most = std::max(most, logits[i]);
   for (std::int64_t i = 0; i < e.experts; ++i) {
-    all.push_back({std::exp(number(logits[i]) - most), i});
+    all.push_back({std::exp(logits[i] - most), i});
     sum += all.back().weight;
   }
-  std::partial_sort(all.begin(), all.begin() + e.k, all.end(), [](const Chosen& a, const Chosen& b) {
-    return a.weight != b.weight ? a.weight > b.weight : a.expert > b.expert;
-  });
+  std::partial_sort(all.begin(), all.begin() + e.k, all.end(),
+                    [](const Chosen& a, const Chosen& b) { return a.weight != b.weight ? a.weight > b.weight : a.expert > b.expert; });
   all.resize(static_cast<std::size_t>(e.k));
   if (e.normalized) {
     sum = 0;
@@ -67,26 +55,49 @@ double gated(const Experts& e, double gate, double linear) {
   return gate / (1 + std::exp(-e.alpha * gate)) * (linear + e.beta);
 }
 
-template <typename T>
-double product_of(const T* row, std::span<const double> x, const T* bias, std::int64_t at) {
-  double sum = bias == nullptr ? 0 : number(bias[at]);
-  for (std::size_t i = 0; i < x.size(); ++i) sum += number(row[i]) * x[i];
-  return sum;
+// Rows times the matrix of an expert, and its bias, in double.
+absl::StatusOr<std::vector<double>> layer(const KernelContext& ctx, const Tensor& rows, std::size_t weights, std::int64_t expert) {
+  absl::StatusOr<Tensor> matrix = select(ctx, ctx.tensor(weights), 0, expert);
+  if (!matrix.ok()) return matrix.status();
+  absl::StatusOr<Tensor> y = matmul(ctx, rows, *matrix, {false, true, 1.0f});
+  if (!y.ok()) return y.status();
+  absl::StatusOr<std::vector<double>> out = to_doubles(ctx, *y);
+  if (!out.ok() || !ctx.has_input(weights + 1)) return out;
+  absl::StatusOr<Tensor> bias = select(ctx, ctx.tensor(weights + 1), 0, expert);
+  if (!bias.ok()) return bias.status();
+  const absl::StatusOr<std::vector<double>> b = to_doubles(ctx, *bias);
+  if (!b.ok()) return b.status();
+  for (std::size_t i = 0; i < out->size(); ++i) (*out)[i] += (*b)[i % b->size()];
+  return out;
 }
 
-template <typename T>
-void run_token(const Experts& e, const Numbers<T>& n, std::int64_t token, double* out) {
-  std::vector<double> x(static_cast<std::size_t>(e.hidden)), wide(static_cast<std::size_t>(e.wide)), inter(static_cast<std::size_t>(e.inter));
-  std::transform(n.x + token * e.hidden, n.x + (token + 1) * e.hidden, x.begin(), number<T>);
-  for (const Chosen& c : chosen_of(e, n.logits + token * e.experts)) {
-    if (c.weight == 0) continue;
-    const T *fc1 = n.fc1 + c.expert * e.wide * e.hidden, *fc2 = n.fc2 + c.expert * e.hidden * e.inter;
-    for (std::int64_t i = 0; i < e.wide; ++i)
-      wide[static_cast<std::size_t>(i)] = product_of<T>(fc1 + i * e.hidden, x, n.bias1, c.expert * e.wide + i);
-    for (std::size_t i = 0; i < inter.size(); ++i) inter[i] = e.gated ? gated(e, wide[2 * i], wide[2 * i + 1]) : activated(e, wide[i]);
-    for (std::int64_t i = 0; i < e.hidden; ++i)
-      out[i] += c.weight * product_of<T>(fc2 + i * e.inter, inter, n.bias2, c.expert * e.hidden + i);
-  }
+// A token that goes to an expert.
+struct Visit {
+  std::int64_t token;
+  double weight;
+};
+
+absl::Status run_expert(const KernelContext& ctx, const Experts& e, std::int64_t expert, std::span<const Visit> visits,
+                        std::span<double> out) {
+  const Tensor& x = ctx.tensor(0);
+  const std::size_t row = x.bytes().size() / static_cast<std::size_t>(e.tokens), rows = visits.size();
+  absl::StatusOr<Tensor> in = ctx.allocate(x.dtype(), {static_cast<std::int64_t>(rows), e.hidden});
+  if (!in.ok()) return in.status();
+  for (std::size_t i = 0; i < rows; ++i)
+    std::copy_n(x.bytes().data() + static_cast<std::size_t>(visits[i].token) * row, row, write<std::byte>(*in) + i * row);
+  const absl::StatusOr<std::vector<double>> wide = layer(ctx, *in, 2, expert);
+  if (!wide.ok()) return wide.status();
+  std::vector<double> inter(rows * static_cast<std::size_t>(e.inter));
+  for (std::size_t i = 0; i < inter.size(); ++i)
+    inter[i] = e.gated ? gated(e, (*wide)[2 * i], (*wide)[2 * i + 1]) : activated(e, (*wide)[i]);
+  const absl::StatusOr<Tensor> between = from_doubles(ctx, x.dtype(), {static_cast<std::int64_t>(rows), e.inter}, inter);
+  if (!between.ok()) return between.status();
+  const absl::StatusOr<std::vector<double>> y = layer(ctx, *between, 4, expert);
+  if (!y.ok()) return y.status();
+  const auto hidden = static_cast<std::size_t>(e.hidden);
+  for (std::size_t i = 0; i < y->size(); ++i)
+    out[static_cast<std::size_t>(visits[i / hidden].token) * hidden + i % hidden] += visits[i / hidden].weight * (*y)[i];
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Experts> experts_of(const KernelContext& ctx) {
@@ -122,16 +133,16 @@ Outputs mixture_of_experts(KernelContext& ctx) {
   if (!e.ok()) return e.status();
   for (std::size_t i = 1; i < 6; ++i)
     if (ctx.has_input(i) && ctx.tensor(i).dtype() != ctx.tensor(0).dtype()) return ctx.invalid("inputs differ in element type");
+  const absl::StatusOr<std::vector<double>> logits = to_doubles(ctx, ctx.tensor(1));
+  if (!logits.ok()) return logits.status();
+  std::vector<std::vector<Visit>> visits(static_cast<std::size_t>(e->experts));
+  for (std::int64_t t = 0; t < e->tokens; ++t)
+    for (const Chosen& c : chosen_of(*e, logits->data() + t * e->experts))
+      if (c.weight != 0) visits[static_cast<std::size_t>(c.expert)].push_back({t, c.weight});
   std::vector<double> out(static_cast<std::size_t>(ctx.tensor(0).size()), 0.0);
-  Outputs done = dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    const auto data = [&](std::size_t i) { return ctx.has_input(i) ? ctx.tensor(i).data<T>() : nullptr; };
-    const Numbers<T> n{data(0), data(1), data(2), data(3), data(4), data(5)};
-    parallel_for(ctx, e->tokens, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) run_token(*e, n, t, out.data() + t * e->hidden);
-    });
-    return std::vector<Value>();
-  });
-  if (!done.ok()) return done.status();
+  for (std::size_t i = 0; i < visits.size() && e->inter > 0; ++i)
+    if (!visits[i].empty())
+      if (absl::Status s = run_expert(ctx, *e, static_cast<std::int64_t>(i), visits[i], out); !s.ok()) return s;
   return one_output(from_doubles(ctx, ctx.tensor(0).dtype(), ctx.tensor(0).dims(), out));
 }
 

@@ -1,6 +1,7 @@
 // Experts that have operators of their own, one after the other: over all tokens, masked, or over those that a choice gives them.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -40,7 +41,9 @@ class ApartFinder {
     find_behind(top);
     for (auto it = region_.results.rbegin(); it != region_.results.rend(); ++it) {
       region_.picked.clear(), region_.inside.clear();
-      if (find_layers(*it) && order_experts(*it)) return std::move(region_);
+      if (!find_layers(*it)) continue;
+      region_.results.erase(it.base(), region_.results.end());
+      return std::move(region_);
     }
     return std::nullopt;
   }
@@ -176,7 +179,8 @@ class ApartFinder {
     for (const auto& layer : layers)
       if (!add_layer(layer)) return false;
     std::int64_t elements = 0;
-    for (const Picked& p : region_.picked) elements += std::accumulate(p.of_one.begin(), p.of_one.end(), region_.experts, std::multiplies<>());
+    for (const Picked& p : region_.picked)
+      elements += std::accumulate(p.of_one.begin(), p.of_one.end(), region_.experts, std::multiplies<>());
     return elements <= kMostApart;
   }
 
@@ -203,11 +207,23 @@ class ApartFinder {
     return true;
   }
 
-  // ---- which expert is which: tokens that go to one alone tell whose weights they meet, when these change
+  const OnnxEGraph& g_;
+  const EGraph& e_;
+  ExpertRegion region_;
+  std::vector<Id> inputs_;
+  std::set<Id> behind_;
+  std::set<Id> beside_;  // others may be so later, when more is known to follow from the choice
+};
 
-  bool order_experts(Id result) {
+// Which expert is which: tokens that go to one alone tell whose weights they meet, when these change.
+class Order {
+ public:
+  Order(const OnnxEGraph& g, ExpertRegion& region) : g_(g), region_(region) {}
+
+  bool order() {
     const auto all = sizes_to_draw(g_, region_.tokens);
-    const auto sizes = std::find_if(all.begin(), all.end(), [&](const auto& s) { return g_.dims().evaluate(region_.tokens, s).value_or(0) > 0; });
+    const auto sizes =
+        std::find_if(all.begin(), all.end(), [&](const auto& s) { return g_.dims().evaluate(region_.tokens, s).value_or(0) > 0; });
     if (sizes == all.end()) return false;
     const std::int64_t tokens = *g_.dims().evaluate(region_.tokens, *sizes);
     std::vector<std::size_t> place(static_cast<std::size_t>(region_.experts), 0);  // by expert: among what was found
@@ -215,17 +231,19 @@ class ApartFinder {
     for (std::int64_t first = 0; first < region_.experts; first += tokens) {
       std::vector<std::vector<double>> outputs;
       for (int bit = -1; bit < bits; ++bit) {
-        auto out = result_of(result, *sizes, first, bit);
+        auto out = result_of(*sizes, first, bit);
         if (out.empty()) return false;
         outputs.push_back(std::move(out));
       }
       for (std::int64_t t = 0; t < tokens && first + t < region_.experts; ++t)
         for (int bit = 0; bit < bits; ++bit)
-          if (!same_row(outputs[0], outputs[static_cast<std::size_t>(bit) + 1], t)) place[static_cast<std::size_t>(first + t)] |= std::size_t{1} << bit;
+          if (!same_row(outputs[0], outputs[static_cast<std::size_t>(bit) + 1], t))
+            place[static_cast<std::size_t>(first + t)] |= std::size_t{1} << bit;
     }
     return put_in_order(place);
   }
 
+ private:
   bool same_row(const std::vector<double>& a, const std::vector<double>& b, std::int64_t row) const {
     const auto begin = static_cast<std::ptrdiff_t>(row * region_.hidden), end = begin + static_cast<std::ptrdiff_t>(region_.hidden);
     return std::equal(a.begin() + begin, a.begin() + end, b.begin() + begin,
@@ -233,8 +251,10 @@ class ApartFinder {
   }
 
   bool put_in_order(const std::vector<std::size_t>& place) {
-    if (std::set<std::size_t>(place.begin(), place.end()).size() != place.size() || *std::max_element(place.begin(), place.end()) >= place.size())
+    if (std::set<std::size_t>(place.begin(), place.end()).size() != place.size() ||
+        *std::max_element(place.begin(), place.end()) >= place.size())
       return false;
+    if (std::is_sorted(place.begin(), place.end())) return false;
     for (Picked& p : region_.picked) {
       std::vector<Id> by_expert;
       for (const std::size_t i : place) by_expert.push_back(p.apart[i]);
@@ -245,7 +265,7 @@ class ApartFinder {
   }
 
   // A possible result where token t goes to expert `first` + t, and the experts whose number has this bit have other weights.
-  std::vector<double> result_of(Id last, const std::map<std::string, std::int64_t>& sizes, std::int64_t first, int bit) const {
+  std::vector<double> result_of(const std::map<std::string, std::int64_t>& sizes, std::int64_t first, int bit) const {
     Run run;
     run.sizes = sizes;
     Draw draw(5);
@@ -267,8 +287,10 @@ class ApartFinder {
     for (const Picked& p : region_.picked)
       for (std::size_t i = 0; i < p.apart.size(); ++i) {
         const double by = bit >= 0 && (i >> bit & 1) != 0 ? 1.25 : 1;
-        all = all && add(p.apart[i], [&](std::int64_t) { return by * draw.between(-0.5, 0.5); });
+        if (all = all && add(p.apart[i], [](std::int64_t) { return 0.0; }); all)
+          draw_over(run.given[p.apart[i]], by * 2 / std::sqrt(static_cast<double>(p.of_one.back())), p.apart[i]);
       }
+    const Id last = region_.results.back();
     if (!all || !run_region(g_, {last}, run)) return {};
     const auto it = run.values.find(last);
     if (it == run.values.end() || it->second.dtype() != DType::kDouble) return {};
@@ -276,14 +298,12 @@ class ApartFinder {
   }
 
   const OnnxEGraph& g_;
-  const EGraph& e_;
-  ExpertRegion region_;
-  std::vector<Id> inputs_;
-  std::set<Id> behind_;
-  std::set<Id> beside_;  // others may be so later, when more is known to follow from the choice
+  ExpertRegion& region_;
 };
 
 }  // namespace
+
+bool order_experts(const OnnxEGraph& g, ExpertRegion& region) { return Order(g, region).order(); }
 
 std::vector<Id> scores_before(const OnnxEGraph& g, Id top) {
   const auto made = maker_of(g, top);
@@ -293,9 +313,11 @@ std::vector<Id> scores_before(const OnnxEGraph& g, Id top) {
   for (;;) {
     for (const Id id : back_through_views(g, at, false)) out.push_back(id);
     const auto behind = maker_of(g, out.back());
-    if (!behind || behind->children.empty() || !is_of_standard(*behind->key, "Softmax") || out.size() > 8) return out;
+    if (!behind || behind->children.empty() || !is_of_standard(*behind->key, "Softmax") || out.size() > 8) break;
     at = g.egraph().find(behind->children[0]);
   }
+  std::reverse(out.begin(), out.end());
+  return out;
 }
 
 std::optional<ExpertRegion> experts_apart(const OnnxEGraph& g, Id top, Id scores) { return ApartFinder(g).find(top, scores); }

@@ -38,7 +38,11 @@ Spelling spelled(const OnnxEGraph& g, const ExpertRegion& region) {
     for (const Id id : p.apart.empty() ? std::vector{p.id} : p.apart) add(id);
   for (const Id id : {region.input, region.weights == kNone ? region.scores : region.weights}) add(id);
   reading.inside = region.results;
-  return spelling_of(g, Region{{}, {reading}});
+  Spelling out = spelling_of(g, Region{{}, {reading}});
+  // Which border is which belongs to it: experts that stand apart are told from each other by their order.
+  for (const Border& b : reading.borders)
+    out.text.push_back(static_cast<std::uint64_t>(std::find(out.ids.begin(), out.ids.end(), b.places[0].id) - out.ids.begin()));
+  return out;
 }
 
 // What is known of one region, said of another of the same spelling.
@@ -65,11 +69,13 @@ std::optional<Mixture> mixture_in(const OnnxEGraph& g, const ExpertRegion& regio
 
 std::optional<FoundMixture> found_in(const OnnxEGraph& g, Id at, FoundMixtures& found) {
   for (const Id scores : scores_before(g, at))
-    if (auto region = experts_apart(g, at, scores))
-      if (auto mixture = mixture_in(g, *region, found)) {
-        const bool normalized = mixture->normalized;
-        return FoundMixture{*std::move(region), *std::move(mixture), {scores, normalized, 1}};
-      }
+    if (auto region = experts_apart(g, at, scores)) {
+      auto mixture = mixture_in(g, *region, found);
+      if (!mixture && order_experts(g, *region)) mixture = mixture_in(g, *region, found);
+      if (!mixture) continue;
+      const bool normalized = mixture->normalized;
+      return FoundMixture{*std::move(region), *std::move(mixture), {scores, normalized, 1}};
+    }
   auto region = experts_around(g, at);
   if (!region) return std::nullopt;
   auto mixture = mixture_in(g, *region, found);
@@ -114,9 +120,14 @@ class Written {
     }
     const Id absent = v_.g.absent();
     const Id sum = v_.g.add(make_key("com.microsoft", "MoE", std::move(attributes), 1, 2),
-                            std::array{reshaped(f_.region.input, rows), scores(), first(false), m.up.bias == kNone && m.linear.bias == kNone ? absent : first(true),
-                                       stack(m.down, false), m.down.bias == kNone ? absent : stack(m.down, true)});
-    const Id scaled = r.factor == 1 ? sum : v_.g.add(make_key("", "Mul", {}, 1, std::nullopt), std::array{sum, v_.g.constant(Tensor::of<float>(DType::kFloat, {}, std::array{static_cast<float>(r.factor)}))});
+                            std::array{reshaped(f_.region.input, rows), scores(), first(false),
+                                       m.up.bias == kNone && m.linear.bias == kNone ? absent : first(true), stack(m.down, false),
+                                       m.down.bias == kNone ? absent : stack(m.down, true)});
+    const Id scaled =
+        r.factor == 1
+            ? sum
+            : v_.g.add(make_key("", "Mul", {}, 1, std::nullopt),
+                       std::array{sum, v_.g.constant(Tensor::of<float>(DType::kFloat, {}, std::array{static_cast<float>(r.factor)}))});
     return reshaped(scaled, *v_.shape(m.result));
   }
 
@@ -150,7 +161,9 @@ class Written {
     if (made && depth > 0 && made->children.size() >= 2 && made->output == 0) {
       const OpKey key = *made->key;  // nodes that are made below may move it
       std::vector<Id> children(made->children);
-      const auto is_vector = [&](Id c) { return v_.g.facts(c).constant && v_.shape(c) && v_.shape(c)->size() == 1 && v_.equal(v_.shape(c)->back(), shape->back()); };
+      const auto is_vector = [&](Id c) {
+        return v_.g.facts(c).constant && v_.shape(c) && v_.shape(c)->size() == 1 && v_.equal(v_.shape(c)->back(), shape->back());
+      };
       const Facts& weights = v_.g.facts(children[1]);
       const bool product = weights.constant && weights.shape && weights.shape->size() == 2;
       if (product && is_of_standard(key, "MatMul")) {

@@ -16,8 +16,8 @@ using namespace native;
 
 // Weights of experts, matrices or biases.
 struct Picked {
-  Id id = kNone;                     // of the chosen ones: a Gather of a stack, [tokens * chosen, ..]; where experts stand apart, of the first
-  Id stack = kNone;                  // the constant that is gathered, its first axis the experts
+  Id id = kNone;     // of the chosen ones: a Gather of a stack, [tokens * chosen, ..]; where experts stand apart, of the first
+  Id stack = kNone;  // the constant that is gathered, its first axis the experts
   std::vector<std::int64_t> of_one;  // its other axes
   std::vector<Id> apart;             // where experts stand apart: the constants, by expert
 };
@@ -28,16 +28,19 @@ struct ExpertRegion {
   std::int64_t experts = 0, chosen = 0, hidden = 0;
   Dim tokens;
   std::vector<Picked> picked;
-  Id input = kNone;                   // [.., hidden], of `tokens` rows
-  Id weights = kNone;                 // [tokens, chosen]
-  Id scores = kNone;                  // in place of weights, where experts stand apart: [.., experts], of `tokens` rows
-  std::vector<Id> results;            // what may be the sum, [.., hidden], of `tokens` rows
+  Id input = kNone;         // [.., hidden], of `tokens` rows
+  Id weights = kNone;       // [tokens, chosen]
+  Id scores = kNone;        // in place of weights, where experts stand apart: [.., experts], of `tokens` rows
+  std::vector<Id> results;  // what may be the sum, [.., hidden], of `tokens` rows
   std::vector<Id> inside;
 };
 // The region behind the choice that picks these rows; nullopt: there is none.
 std::optional<ExpertRegion> experts_around(const OnnxEGraph& g, Id gather);
-// The region behind this TopK, where each expert has operators of its own, in any order; and where its scores may be had.
+// The region behind this TopK, where each expert has operators of its own, in the order of these; and where its scores may be had, the
+// furthest from it first.
 std::optional<ExpertRegion> experts_apart(const OnnxEGraph& g, Id top, Id scores);
+// Puts experts that stand apart in the router's order, by running the region; false: it cannot be told, or is so already.
+bool order_experts(const OnnxEGraph& g, ExpertRegion& region);
 std::vector<Id> scores_before(const OnnxEGraph& g, Id top);
 // A class and those that it is a view of, the furthest last. `with_repeats`: through what repeats rows, or moves axes, too.
 std::vector<Id> back_through_views(const OnnxEGraph& g, Id id, bool with_repeats);
@@ -61,6 +64,20 @@ struct Mixture {
   bool normalized = false;                // where experts stand apart: of the weights
   Id result = kNone;
 };
+// Numbers of one run.
+struct Drawn {
+  Run run;
+  std::int64_t tokens = 0;
+  std::vector<double> weights;        // of each pair of a token and an expert
+  std::vector<std::int64_t> experts;  // of pairs, where experts stand apart
+};
+// Single numbers in a region, which may be limits and factors of gates.
+std::vector<double> numbers_within(const OnnxEGraph& g, const ExpertRegion& region);
+// Runs of a region, in which all experts are met and tokens are long enough for such numbers to matter; none: it cannot be run.
+std::vector<Drawn> runs_of(const OnnxEGraph& g, const ExpertRegion& region, std::span<const double> numbers);
+inline std::int64_t elements_of(const Picked& p) { return p.of_one.size() == 2 ? p.of_one[0] * p.of_one[1] : p.of_one[0]; }
+// Fills a tensor of doubles with numbers that look random, of about this size.
+void draw_over(Tensor& t, double scale, std::size_t seed);
 // Sizes of symbols that are worth a run: few tokens first.
 std::vector<std::map<std::string, std::int64_t>> sizes_to_draw(const OnnxEGraph& g, Dim tokens);
 std::optional<Mixture> mixture_of(const OnnxEGraph& g, const ExpertRegion& region, std::string* why = nullptr);

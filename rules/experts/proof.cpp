@@ -15,16 +15,6 @@ using namespace native;
 namespace {
 
 constexpr double kTolerance = 1e-9;
-constexpr std::size_t kRounds = 3, kMostNumbers = 6;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 27;  // of all runs
-
-// Numbers of one run.
-struct Drawn {
-  Run run;
-  std::int64_t tokens = 0;
-  std::vector<double> weights;        // of each pair of a token and an expert
-  std::vector<std::int64_t> experts;  // of pairs, where experts stand apart
-};
 
 double activated(std::string_view name, double x) {
   if (name == "relu") return std::max(x, 0.0);
@@ -45,8 +35,8 @@ class Prover {
   Prover(const OnnxEGraph& g, const ExpertRegion& region, std::string* why) : g_(g), region_(region), why_(why) {}
 
   std::optional<Mixture> prove() {
-    collect_numbers();
-    draw_all();
+    numbers_ = numbers_within(g_, region_);
+    drawn_ = runs_of(g_, region_, numbers_);
     const bool several = std::any_of(drawn_.begin(), drawn_.end(), [](const Drawn& d) { return d.tokens > 1; });
     if (drawn_.size() < 2 || !(several || g_.dims().value(region_.tokens) == 1)) return lacks("it cannot be run on drawn numbers");
     std::vector<const Picked*> matrices, biases;
@@ -72,42 +62,7 @@ class Prover {
     return std::nullopt;
   }
 
-  // ---- what is drawn
-
-  // Single numbers within, which may be limits and factors of gates.
-  void collect_numbers() {
-    std::set<double> all;
-    for (const Id id : region_.inside) {
-      const auto made = maker_of(g_, id);
-      if (!made) continue;
-      for (const Id c : made->children)
-        if (const auto x = number_of(g_, c); x && is_floating(g_.facts(c).dtype)) all.insert(*x);
-      for (const Attribute& a : made->key->attributes)
-        if (a.type == AttributeType::kFloat) all.insert(static_cast<double>(a.f()));
-    }
-    for (const double x : all)
-      if (std::isfinite(x) && numbers_.size() < kMostNumbers) numbers_.push_back(x);
-    for (const double x : numbers_) most_ = std::max(most_, std::abs(x));
-  }
-
-  void draw_all() {
-    std::size_t round = 0;
-    for (const auto& sizes : sizes_to_draw(g_, region_.tokens)) {
-      Drawn d;
-      d.run.sizes = sizes;
-      d.tokens = g_.dims().evaluate(region_.tokens, sizes).value_or(0);
-      if (d.tokens < 1 || drawn_.size() == kRounds || room_ < elements(d.tokens)) continue;
-      if (!draw(d, round++) || !run_region(g_, region_.results, d.run)) continue;
-      room_ -= elements(d.tokens);
-      drawn_.push_back(std::move(d));
-    }
-  }
-  std::int64_t elements(std::int64_t tokens) const {
-    std::int64_t all = 0;
-    for (const Picked& p : region_.picked)
-      all += elements_of(p) * (p.apart.empty() ? tokens * region_.chosen : static_cast<std::int64_t>(p.apart.size()));
-    return all;
-  }
+  // ---- roles
 
   // The weights of pairs: drawn, or as the router makes them of scores.
   void weigh(bool normalized) {
@@ -128,45 +83,6 @@ class Prover {
       }
     }
   }
-
-  std::optional<Tensor> tensor_for(Id id, const Run& run) const {
-    Shape dims;
-    for (const Dim d : *g_.facts(id).shape) {
-      const auto n = g_.dims().evaluate(d, run.sizes);
-      if (!n) return std::nullopt;
-      dims.push_back(*n);
-    }
-    return checked_elements(dims) ? std::optional(Tensor(DType::kDouble, dims)) : std::nullopt;
-  }
-
-  // Every other token is so long that what limits cut off is reached.
-  bool draw(Drawn& d, std::size_t round) const {
-    Draw draw(31 + round);
-    const bool apart = region_.scores != kNone;
-    auto x = tensor_for(region_.input, d.run), w = tensor_for(apart ? region_.scores : region_.weights, d.run);
-    if (!x || !w || x->size() != d.tokens * region_.hidden || w->size() != d.tokens * (apart ? region_.experts : region_.chosen)) return false;
-    double* to = x->mutable_as<double>();
-    for (std::int64_t i = 0; i < x->size(); ++i) {
-      const bool is_long = (i / region_.hidden + static_cast<std::int64_t>(round)) % 2 == 1;
-      to[i] = draw.between(-1.5, 1.5) * (is_long ? 2 * most_ + 2 : 1);
-    }
-    to = w->mutable_as<double>();
-    for (std::int64_t i = 0; i < w->size(); ++i) to[i] = apart ? draw.between(-3, 3) : draw.between(0.1, 1);
-    d.run.given[region_.input] = *std::move(x), d.run.given[apart ? region_.scores : region_.weights] = *std::move(w);
-    for (const Picked& p : region_.picked)
-      for (const Id id : p.apart.empty() ? std::vector{p.id} : p.apart) {
-        auto rows = tensor_for(id, d.run);
-        if (!rows || rows->size() != elements_of(p) * (p.apart.empty() ? d.tokens * region_.chosen : 1)) return false;
-        const double scale = p.of_one.size() == 2 ? 2 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, p.of_one.back()))) : 1;
-        to = rows->mutable_as<double>();
-        for (std::int64_t i = 0; i < rows->size(); ++i) to[i] = draw.between(-scale, scale);
-        d.run.given[id] = *std::move(rows);
-      }
-    return true;
-  }
-  static std::int64_t elements_of(const Picked& p) { return p.of_one.size() == 2 ? p.of_one[0] * p.of_one[1] : p.of_one[0]; }
-
-  // ---- roles
 
   static std::int64_t rows_of(const Picked& p, bool transposed) { return p.of_one[transposed ? 1 : 0]; }
   static std::int64_t columns_of(const Picked& p, bool transposed) { return p.of_one[transposed ? 0 : 1]; }
@@ -200,7 +116,7 @@ class Prover {
       const bool one_of_two = m.linear.picked != kNone && (m.up.bias == kNone) != (m.linear.bias == kNone);
       return one_of_two ? std::nullopt : with_gates(m, is_gated);
     }
-    for (Layer Mixture::* layer : {&Mixture::up, &Mixture::linear, &Mixture::down}) {
+    for (Layer Mixture::*layer : {&Mixture::up, &Mixture::linear, &Mixture::down}) {
       Layer& l = m.*layer;
       if (l.picked == kNone || l.bias != kNone || biases[at]->of_one[0] != rows_of(picked(l.picked), l.transposed)) continue;
       l.bias = biases[at]->id;
@@ -214,7 +130,8 @@ class Prover {
   }
 
   std::optional<Mixture> with_gates(Mixture m, bool is_gated) {
-    for (const Drawn& d : drawn_) products_[&d] = {layer_of(d, m.up), m.linear.picked == kNone ? std::vector<double>() : layer_of(d, m.linear)};
+    for (const Drawn& d : drawn_)
+      products_[&d] = {layer_of(d, m.up), m.linear.picked == kNone ? std::vector<double>() : layer_of(d, m.linear)};
     if (!is_gated) {
       for (const char* name : {"silu", "relu", "gelu", "identity"}) {
         m.activation = name;
@@ -258,7 +175,8 @@ class Prover {
     const std::int64_t pairs = d.tokens * region_.chosen;
     std::vector<double> out;
     for (std::int64_t pair = 0; pair < pairs; ++pair)
-      apply(d, l, pair, x.subspan(static_cast<std::size_t>(pair / region_.chosen * region_.hidden), static_cast<std::size_t>(region_.hidden)),
+      apply(d, l, pair,
+            x.subspan(static_cast<std::size_t>(pair / region_.chosen * region_.hidden), static_cast<std::size_t>(region_.hidden)),
             rows_of(picked(l.picked), l.transposed), out);
     return out;
   }
@@ -269,13 +187,15 @@ class Prover {
   }
 
   // The first `count` numbers of a layer's product for a pair.
-  void apply(const Drawn& d, const Layer& l, std::int64_t pair, std::span<const double> x, std::int64_t count, std::vector<double>& out) const {
+  void apply(const Drawn& d, const Layer& l, std::int64_t pair, std::span<const double> x, std::int64_t count,
+             std::vector<double>& out) const {
     const Picked& p = picked(l.picked);
     const std::int64_t rows = rows_of(p, l.transposed), columns = columns_of(p, l.transposed);
     const double *w = numbers(d, p, pair), *bias = l.bias == kNone ? nullptr : numbers(d, picked(l.bias), pair);
     for (std::int64_t r = 0; r < count; ++r) {
       double sum = bias ? bias[r] : 0;
-      for (std::int64_t c = 0; c < columns; ++c) sum += (l.transposed ? w[c * rows + r] : w[r * columns + c]) * x[static_cast<std::size_t>(c)];
+      for (std::int64_t c = 0; c < columns; ++c)
+        sum += (l.transposed ? w[c * rows + r] : w[r * columns + c]) * x[static_cast<std::size_t>(c)];
       out.push_back(sum);
     }
   }
@@ -324,7 +244,8 @@ class Prover {
           if (!(most > 0)) return false;
           std::erase_if(left, [&](Id id) {
             const auto it = d.run.values.find(id);
-            if (it == d.run.values.end() || it->second.dtype() != DType::kDouble || it->second.size() != d.tokens * region_.hidden) return true;
+            if (it == d.run.values.end() || it->second.dtype() != DType::kDouble || it->second.size() != d.tokens * region_.hidden)
+              return true;
             const double* y = it->second.data<double>() + token * region_.hidden;
             return !std::equal(sum.begin(), sum.end(), y, [&](double a, double b) { return close(a, b, most); });
           });
@@ -338,37 +259,14 @@ class Prover {
   const ExpertRegion& region_;
   std::string* why_;
   std::vector<double> numbers_;
-  double most_ = 0;
-  std::int64_t room_ = kMostElements;
   std::vector<Drawn> drawn_;
   std::map<const Drawn*, std::pair<std::vector<double>, std::vector<double>>> products_;
 };
 
 }  // namespace
 
-std::vector<std::map<std::string, std::int64_t>> sizes_to_draw(const OnnxEGraph& g, Dim tokens) {
-  std::map<std::string, std::int64_t> all, ones;
-  for (const std::string& symbol : g.dims().symbols()) all[symbol] = 1;
-  // Sizes that something within makes up, as the number of tokens of an expert, stay unknown: they are computed.
-  for (const auto& [symbol, one] : all) {
-    auto sizes = all;
-    sizes[symbol] = 2;
-    if (g.dims().evaluate(tokens, sizes) != g.dims().evaluate(tokens, all)) ones[symbol] = 1;
-  }
-  std::vector<std::map<std::string, std::int64_t>> out;
-  for (const auto& [symbol, one] : ones) {
-    out.push_back(ones);
-    out.back()[symbol] = 2;
-  }
-  out.push_back(ones);
-  for (std::int64_t round = 0; round < 3; ++round) {
-    out.push_back(ones);
-    std::int64_t i = round;
-    for (auto& [symbol, size] : out.back()) size = 1 + i++ % 3;
-  }
-  return out;
+std::optional<Mixture> mixture_of(const OnnxEGraph& g, const ExpertRegion& region, std::string* why) {
+  return Prover(g, region, why).prove();
 }
-
-std::optional<Mixture> mixture_of(const OnnxEGraph& g, const ExpertRegion& region, std::string* why) { return Prover(g, region, why).prove(); }
 
 }  // namespace saturate::experts

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/experts/experts.h"
 #include "rules/native/kit.h"
 
@@ -20,16 +21,10 @@ bool is_tensor_of(const OnnxEGraph& g, Id id, bool floats) {
 }
 bool is_known(const OnnxEGraph& g, Id id) { return g.facts(id).constant || g.facts(id).content; }
 
-// Whether an operator hands on the numbers of its first input, in their order, some of them several times.
-bool is_view(const OpKey& key) {
-  return key.domain.empty() && key.unique == 0 &&
-         (key.op_type == "Reshape" || key.op_type == "Unsqueeze" || key.op_type == "Squeeze" || key.op_type == "Flatten" ||
-          key.op_type == "Identity" || key.op_type == "Cast");
-}
-bool repeats(const OpKey& key) {
-  return key.domain.empty() && key.unique == 0 &&
-         (key.op_type == "Expand" || key.op_type == "Tile" || key.op_type == "Gather" || key.op_type == "Transpose");
-}
+// Whether an operator hands on the numbers of its first input, in their order, or moves and repeats some.
+bool may_be_view(const OpKey& key) { return key.domain.empty() && key.unique == 0; }
+bool is_view(const OpKey& key) { return may_be_view(key) && (has(Trait::kView, key.op_type) || is_of_standard(key, "Cast")); }
+bool repeats(const OpKey& key) { return may_be_view(key) && has(Trait::kMovement, key.op_type); }
 
 class PickFinder {
  public:

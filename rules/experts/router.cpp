@@ -110,8 +110,9 @@ Choice choice_among(std::span<const double> scores, std::int64_t chosen) {
   for (double& x : out.softmax) x /= sum;
   out.experts.resize(scores.size());
   std::iota(out.experts.begin(), out.experts.end(), 0);
-  std::stable_sort(out.experts.begin(), out.experts.end(),
-                   [&](std::int64_t a, std::int64_t b) { return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)]; });
+  std::stable_sort(out.experts.begin(), out.experts.end(), [&](std::int64_t a, std::int64_t b) {
+    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+  });
   out.experts.resize(static_cast<std::size_t>(chosen));
   return out;
 }

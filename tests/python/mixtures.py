@@ -1,5 +1,6 @@
 """Mixtures of experts as exporters spell them, as graphs, in several spellings of the router, the experts and their sum."""
 import numpy as np
+import onnx
 from onnx import TensorProto
 from unrolled import Graph
 
@@ -88,6 +89,46 @@ def picked(kind="halves", route="normalized", k=2, transposed=False, biases=Fals
         g.nodes[-1].output[0] = "w"
         outputs.append("w")
     return g.model({"x": ["batch", tokens, HIDDEN] if rank == 3 else [tokens, HIDDEN]}, outputs)
+
+
+def apart(form="loop", kind="halves", route="normalized", k=2, biases=False, gates_apart=False, wrong=None, order=None, experts=EXPERTS, shared=False):
+    """Each expert has operators of its own: over the tokens that it is given (loop), or over all with one-hot weights (dense). `order`: in which
+    they are written."""
+    g, rng = Graph(), np.random.default_rng(2)
+    weights = lambda *s: (rng.standard_normal(s) * (3 if kind == "limited" else 1)).astype(np.float32)
+    x = g.Reshape("x", g.ints(-1, HIDDEN))
+    chosen, places = router(g, x, route, k, rng, experts=experts)
+    hot = g.OneHot(places, g.ints(experts, scalar=True), g.ints(0, 1), axis=-1)
+    plain = kind in ("silu", "relu", "gelu")
+    all_ = [[weights(HIDDEN, INTER * (1 if plain or gates_apart else 2)), weights(HIDDEN, INTER), weights(INTER, HIDDEN), weights(INTER * (1 if plain or gates_apart else 2)),
+             weights(INTER), weights(HIDDEN)] for _ in range(experts)]
+
+    def expert(rows, number):
+        first, linear, down, b1, b3, b2 = (g.constant(w) for w in all_[number])
+        add = lambda y, b: g.Add(b, y) if biases else y
+        wide = add(g.MatMul(rows, first), b1)
+        inner = g.Mul(g.Mul(wide, g.Sigmoid(wide)), add(g.MatMul(rows, linear), b3)) if gates_apart else gate(g, wide, kind, INTER)
+        return add(g.MatMul(inner, down), b2)
+
+    each = g.ReduceSum(g.Mul(g.Cast(hot, to=1), g.Unsqueeze(chosen, g.ints(-1))), g.ints(1), keepdims=0)
+    total = g.ConstantOfShape(g.Shape(x), value=onnx.numpy_helper.from_array(np.zeros(1, np.float32)))
+    for number in order or range(experts - (wrong == "an expert less")):
+        mine = g.ints(number)
+        if form == "dense":
+            total = g.Add(total, g.Mul(expert(x, number), g.Gather(each, mine, axis=1)))
+            continue
+        where = g.Transpose(g.NonZero(g.Squeeze(g.Gather(hot, mine, axis=2), g.ints(2))), perm=[1, 0])
+        token, slot = (g.Squeeze(t, g.ints(1)) for t in g.Split(where, g.ints(1, 1), outputs=2, axis=1))
+        given = g.Unsqueeze(g.GatherND(chosen, where), g.ints(1))
+        made = g.Mul(expert(g.Gather(x, token, axis=0), number), given)
+        spread = g.Expand(g.Unsqueeze(token, g.ints(1)), g.Shape(made))
+        total = g.ScatterElements(total, spread, made, axis=0, reduction="add")
+    if shared:
+        w = [g.constant(weights(*s)) for s in ((HIDDEN, INTER), (INTER, HIDDEN))]
+        total = g.Add(total, g.MatMul(g.Tanh(g.MatMul(x, w[0])), w[1]))
+    g.Reshape(total, g.Shape("x"))
+    g.nodes[-1].output[0] = "y"
+    return g.model({"x": ["batch", "tokens", HIDDEN]}, ["y"])
 
 
 def feeds(model, sizes, seed=0):

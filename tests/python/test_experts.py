@@ -34,6 +34,21 @@ CASES = {
     "one token": dict(rank=2, tokens=1),
     "weights that are read elsewhere, too": dict(uses=True),
 }
+APART = {
+    "a loop": dict(),
+    "a loop in another order": dict(order=[2, 0, 3, 1]),
+    "a loop with biases": dict(biases=True, kind="limited"),
+    "a loop, gates apart": dict(gates_apart=True, biases=True),
+    "a loop behind the softmax": dict(route="softmax behind"),
+    "a loop of one expert for each token": dict(k=1, route="plain"),
+    "a loop of many": dict(experts=9, k=3),
+    "a loop with a shared expert": dict(shared=True),
+    "all tokens": dict(form="dense"),
+    "all tokens in another order": dict(form="dense", order=[3, 1, 0, 2], biases=True),
+    "all tokens, no gates": dict(form="dense", kind="silu", route="plain"),
+    "all tokens by many": dict(form="dense", experts=9, k=2),
+    "all tokens with a shared expert": dict(form="dense", shared=True, route="softmax behind"),
+}
 OTHERS = {
     "Sigmoid in the router": dict(route="sigmoid"),
     "the smallest scores": dict(route="smallest"),
@@ -70,6 +85,22 @@ def test_is_found(name, tmp_path):
     if not CASES[name].get("uses") and name != "one expert only":
         assert not set(result) & {"TopK", "Softmax", "Expand"}, result
     same(model, tmp_path)
+
+
+@pytest.mark.parametrize("name", APART)
+def test_experts_that_stand_apart(name, tmp_path):
+    model = mixtures.apart(**APART[name])
+    result = count(optimized(model, tmp_path))
+    assert result["MoE"] == 1 and not set(result) & {"TopK", "Softmax", "NonZero", "OneHot", "ScatterElements"}, result
+    same(model, tmp_path)
+
+
+@pytest.mark.parametrize("form", ["loop", "dense"])
+@pytest.mark.parametrize("words", [dict(wrong="an expert less"), dict(route="sigmoid"), dict(kind="tanh")])
+def test_what_is_almost_one_is_left(form, words, tmp_path):
+    model = mixtures.apart(form=form, **words)
+    assert count(optimized(model, tmp_path))["MoE"] == 0
+    same(model, tmp_path, 1)
 
 
 @pytest.mark.parametrize("name", OTHERS)
