@@ -60,7 +60,7 @@ OTHERS = {
 
 def optimized(model, folder, target="ort-cpu@1.31", *options):
     onnx.save(model, folder / "in.onnx")
-    run_ok(folder / "in.onnx", "-o", folder / "out.onnx", "--target", target, *options)
+    run_ok(folder / "in.onnx", "-o", folder / "out.onnx", "--target", target, "--cost", "nodes", *options)  # it is too small for prices
     return onnx.load(folder / "out.onnx")
 
 
@@ -134,7 +134,7 @@ def test_the_rule_can_be_left_out(tmp_path):
 
 def test_the_screen_names_the_release_that_has_the_operator(tmp_path):
     onnx.save(mixtures.picked(), tmp_path / "in.onnx")
-    done = run_ok(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31")
+    done = run_ok(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31", "--cost", "nodes")
     assert "ONNX Runtime 1.23 or newer" in done.stdout and "1 MoE" in done.stdout, done.stdout
 
 
@@ -154,7 +154,7 @@ def test_each_layer_of_a_model_is_found(tmp_path):
 
 def test_explain_tells_what_was_found_and_why_not(tmp_path):
     onnx.save(mixtures.picked(), tmp_path / "in.onnx")
-    told = {k["kind"]: k for k in json.loads(run_ok("explain", tmp_path / "in.onnx", "--json", "--target", "ort-cpu@1.31").stdout)["kinds"]}
+    told = {k["kind"]: k for k in json.loads(run_ok("explain", tmp_path / "in.onnx", "--json", "--target", "ort-cpu@1.31", "--cost", "nodes").stdout)["kinds"]}
     assert (told["experts"]["expected"], told["experts"]["found"]) == (1, 1) and "attention" not in told, told
     onnx.save(mixtures.picked(route="sigmoid"), tmp_path / "other.onnx")
     told = {k["kind"]: k for k in json.loads(run_ok("explain", tmp_path / "other.onnx", "--json", "--target", "ort-cpu@1.31").stdout)["kinds"]}
