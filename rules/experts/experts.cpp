@@ -74,6 +74,7 @@ std::optional<FoundMixture> found_in(const OnnxEGraph& g, Id at, FoundMixtures& 
       if (!mixture && order_experts(g, *region)) mixture = mixture_in(g, *region, found);
       if (!mixture) continue;
       const bool normalized = mixture->normalized;
+      if (!normalized) return std::nullopt;  // see below
       return FoundMixture{*std::move(region), *std::move(mixture), {scores, normalized, 1}};
     }
   auto region = experts_around(g, at);
@@ -81,7 +82,8 @@ std::optional<FoundMixture> found_in(const OnnxEGraph& g, Id at, FoundMixtures& 
   auto mixture = mixture_in(g, *region, found);
   if (!mixture) return std::nullopt;
   auto router = router_of(g, *region);
-  if (!router) return std::nullopt;
+  // Until 1.31 ONNX Runtime's kernel computes wrong numbers without `normalize_routing_weights` where it writes over its input.
+  if (!router || !router->normalized) return std::nullopt;
   return FoundMixture{*std::move(region), *std::move(mixture), *router};
 }
 

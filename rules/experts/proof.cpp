@@ -42,8 +42,8 @@ class Prover {
     std::vector<const Picked*> matrices, biases;
     for (const Picked& p : region_.picked) (p.of_one.size() == 2 ? matrices : biases).push_back(&p);
     if (matrices.size() != 2 && matrices.size() != 3) return lacks("its experts have not two or three products");
-    for (const bool normalized : {false, true}) {
-      if (region_.scores == kNone && normalized) break;
+    for (const bool normalized : {true, false}) {
+      if (region_.scores == kNone && normalized) continue;
       weigh(normalized);
       std::sort(matrices.begin(), matrices.end());
       do {

@@ -36,7 +36,7 @@ class RouterFinder {
         g_.dims().value(f.shape->back()) != region_.experts ||
         !g_.dims().equal(g_.dims().product(std::span(*f.shape).first(f.shape->size() - 1)), region_.tokens))
       return std::nullopt;
-    for (const bool normalized : {false, true}) {
+    for (const bool normalized : {true, false}) {
       Router r{scores, normalized, 0};
       std::size_t runs = 0;
       bool equal = true;
