@@ -206,7 +206,7 @@ TEST(Measured, BuiltInTablePredictsItsRowsFromEachOther) {
   ASSERT_TRUE(rows.ok());
   std::vector<std::size_t> row_of;
   const auto errors = errors_by_key(cross_validated(*rows, 10, row_of));
-  EXPECT_LT(errors.back().mape, 0.15);
+  EXPECT_LT(errors.back().mape, 0.16);
 }
 
 TEST(Measured, BuiltInTableKnowsThatSkipLayerNormalizationLoses) {
