@@ -74,7 +74,6 @@ std::optional<FoundMixture> found_in(const OnnxEGraph& g, Id at, FoundMixtures& 
       if (!mixture && order_experts(g, *region)) mixture = mixture_in(g, *region, found);
       if (!mixture) continue;
       const bool normalized = mixture->normalized;
-      if (!normalized) return std::nullopt;  // see below
       return FoundMixture{*std::move(region), *std::move(mixture), {scores, normalized, 1}};
     }
   auto region = experts_around(g, at);
@@ -82,8 +81,7 @@ std::optional<FoundMixture> found_in(const OnnxEGraph& g, Id at, FoundMixtures& 
   auto mixture = mixture_in(g, *region, found);
   if (!mixture) return std::nullopt;
   auto router = router_of(g, *region);
-  // Until 1.31 ONNX Runtime's kernel computes wrong numbers without `normalize_routing_weights` where it writes over its input.
-  if (!router || !router->normalized) return std::nullopt;
+  if (!router) return std::nullopt;
   return FoundMixture{*std::move(region), *std::move(mixture), *router};
 }
 
@@ -111,8 +109,7 @@ class Written {
     const Mixture& m = f_.mixture;
     const Router& r = f_.router;
     const std::array<Dim, 2> rows{f_.region.tokens, v_.g.dims().constant(f_.region.hidden)};
-    std::vector<Attribute> attributes{Attribute::of("k", f_.region.chosen),
-                                      Attribute::of("normalize_routing_weights", std::int64_t{r.normalized ? 1 : 0}),
+    std::vector<Attribute> attributes{Attribute::of("k", f_.region.chosen), Attribute::of("normalize_routing_weights", std::int64_t{1}),
                                       Attribute::of("activation_type", m.activation)};
     if (m.gate != Gate::kNone) {
       attributes.push_back(Attribute::of("swiglu_fusion", std::int64_t{1}));
@@ -125,15 +122,26 @@ class Written {
                             std::array{reshaped(f_.region.input, rows), scores(), first(false),
                                        m.up.bias == kNone && m.linear.bias == kNone ? absent : first(true), stack(m.down, false),
                                        m.down.bias == kNone ? absent : stack(m.down, true)});
-    const Id scaled =
-        r.factor == 1
-            ? sum
-            : v_.g.add(make_key("", "Mul", {}, 1, std::nullopt),
-                       std::array{sum, v_.g.constant(Tensor::of<float>(DType::kFloat, {}, std::array{static_cast<float>(r.factor)}))});
+    Id scaled = r.normalized ? sum : times(sum, sum_of_chosen());
+    if (r.factor != 1)
+      scaled = times(scaled, v_.g.constant(Tensor::of<float>(DType::kFloat, {}, std::array{static_cast<float>(r.factor)})));
     return reshaped(scaled, *v_.shape(m.result));
   }
 
  private:
+  Id times(Id a, Id b) const { return v_.g.add(make_key("", "Mul", {}, 1, std::nullopt), std::array{a, b}); }
+  // Of each token the weights of its experts where they are not divided by their sum. Until 1.31 ONNX Runtime's kernel computes wrong
+  // numbers without `normalize_routing_weights` where it writes over its input, so that the sum is taken beside it.
+  Id sum_of_chosen() const {
+    const std::array<Dim, 2> rows{f_.region.tokens, v_.g.dims().constant(f_.region.experts)};
+    const auto ints = [&](std::int64_t n) { return v_.g.constant(Tensor::of<std::int64_t>(DType::kInt64, {1}, std::array{n})); };
+    const Id scores = reshaped(f_.router.scores, rows);
+    const Id softmax = v_.g.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{-1})}, 1, 2), std::array{scores});
+    const Id largest =
+        v_.g.add(make_key("", "TopK", {Attribute::of("axis", std::int64_t{-1})}, 2, 2), std::array{softmax, ints(f_.region.chosen)});
+    return v_.g.add(make_key("", "ReduceSum", {Attribute::of("keepdims", std::int64_t{1})}, 1, 2),
+                    std::array{v_.g.project(largest, 0), ints(-1)});
+  }
   Id reshaped(Id id, std::span<const Dim> to) const {
     const Dims* from = v_.shape(id);
     return from && v_.equal(*from, to) ? id : v_.reshape(id, to, from ? static_cast<int>(from->size()) : 0);
