@@ -50,7 +50,7 @@ def test_seven_lines(tmp_path):
     after = sum(n.op_type != "Constant" for n in onnx.load(tmp_path / "out.onnx").graph.node)
     assert re.fullmatch(rf"\S+bart_encoder\.onnx -> \S+out\.onnx(?: for ort-cpu@1.20)?: {before} -> {after} operators, [\d.]+ m?s", lines[0])
     assert re.fullmatch(r"  verified here only( \(onnxruntime is not installed\))?, \d+ inputs, (relative )?error \de-\d\d(,| of) (allowed )?1e-04( allowed)?", lines[1]), lines[1]
-    assert re.fullmatch(r"  time     [\d.]+ -> [\d.]+ (us|ms) predicted \(-\d+ to -\d+ %\) at batch=1, seq=128 \(assumed\)", lines[2]), lines[2]
+    assert re.fullmatch(r"  time     [\d.]+ -> [\d.]+ (us|ms) predicted \(-\d+ to -\d+ %\) at batch=1, seq=64 \(assumed\)", lines[2]), lines[2]
     assert [line.split()[0] for line in lines if re.match(r"  [a-z]+  ", line)] == LABELS
     assert len(lines) <= 8 and not [word for word in INTERNAL if word in done.stdout]
     assert re.search(r"newer ONNX Runtime 1.23 would save \d+ % more \(--target ort-cpu@1.23\)", said(done))

@@ -52,6 +52,14 @@ def positions(rows):
     return make_model(nodes, [value("x", INT64, ("n", "m"))], [value("y", FLOAT, None)], weights)
 
 
+def counted(rows, first):
+    """Ids, and a table of so many positions, of which those from `first` on are taken as they are counted."""
+    nodes = [node("Gather", ["t", "x"], ["e"]), node("Shape", ["x"], ["s"], start=1), node("Squeeze", ["s"], ["n"]), node("Range", ["zero", "n", "one"], ["r"]),
+             node("Add", ["r", "first"], ["places"]), node("Gather", ["p", "places"], ["q"]), node("Add", ["e", "q"], ["y"])]
+    numbers = [tensor(name, np.array(n, np.int64)) for name, n in (("zero", 0), ("one", 1), ("first", first))]
+    return make_model(nodes, [value("x", INT64, ["n", "m"])], [value("y", FLOAT, None)], [ones("t", 1000, 4), ones("p", rows, 4), *numbers])
+
+
 def cached():
     nodes = [node("Gather", ["w", "x"], ["q"]), node("Reshape", ["q", "shape"], ["new"]), node("Concat", ["past", "new"], ["all"], axis=2),
              node("Relu", ["all"], ["y"])]
@@ -100,6 +108,8 @@ KINDS = {
     "a cache": (cached, {"n": (1, ""), "m": (1, "new tokens"), "p": (128, "past tokens")}),
     "a mask beside a cache": (masked_cache, {"n": (1, ""), "m": (1, "new tokens"), "p": (128, "past tokens"), "all": (129, "past and new tokens")}),
     "64 positions": (lambda: positions(64), {"n": (1, ""), "m": (64, "tokens")}),
+    "66 positions that are counted from 2 on": (lambda: counted(66, 2), {"n": (1, ""), "m": (64, "tokens")}),
+    "1024 positions that are counted": (lambda: counted(1024, 0), {"n": (1, ""), "m": (128, "tokens")}),
     "48 positions, no usual number": (lambda: positions(48), {"n": (1, ""), "m": (32, "tokens")}),
     "a long window": (lambda: of_conv(("n", 80, "f"), 80, 150), {"n": (1, ""), "f": (200, "frames")}),
 }
@@ -138,13 +148,13 @@ def test_the_graph_then_the_user_then_assumptions(tmp_path):
     at = told(BART, tmp_path, "--cost-at", "batch=2,seq=16")
     assert at["cost_sizes"] == {"batch": 2, "seq": 16} and at["cost_assumed"] == {} and "at batch=2, seq=16" in at["predicted"]
     part = told(BART, tmp_path, "--cost-at", "batch=2")
-    assert part["cost_sizes"] == {"batch": 2, "seq": 128} and part["cost_assumed"] == {"seq": "tokens"}
-    assert "at batch=2; sizes assumed: seq=128 (tokens), --cost-at sets them" in part["predicted"]
+    assert part["cost_sizes"] == {"batch": 2, "seq": 64} and part["cost_assumed"] == {"seq": "tokens"}
+    assert "at batch=2; sizes assumed: seq=64 (tokens), --cost-at sets them" in part["predicted"]
     fixed = told(BART, tmp_path, "--dim", "batch=2", "--dim", "seq=16")
     assert fixed["cost_sizes"] == {} and "assumed" not in fixed["predicted"]
     assert fixed["cost_before"] <= at["cost_before"]  # what hangs on known sizes is computed at load
     done = run_ok(BART, tmp_path / "o.onnx", "--no-verify", "-v")
-    assert "at batch=1, seq=128 (assumed)" in said(done) and "sizes assumed: batch=1, seq=128 (tokens), --cost-at sets them" in said(done)
+    assert "at batch=1, seq=64 (assumed)" in said(done) and "sizes assumed: batch=1, seq=64 (tokens), --cost-at sets them" in said(done)
 
 
 MODELS = {"bart": lambda: BART, "a cache": cached, "states": recurrent, "sound": spectrum, "pictures": lambda: of_conv(("n", 3, "h", "w"), 3, 3, 3)}

@@ -122,6 +122,20 @@ class Fit {
 
   static bool has_window(const Node& node) { return node.op_type.find("Conv") != std::string::npos || node.op_type.ends_with("Pool"); }
 
+  // A table of positions has rows for so many alone: places that count from a number on end before its last row.
+  static bool holds_places(const Node& node, const std::vector<Facts>& inputs, const DimTable& dims) {
+    if (node.op_type != "Gather" || !node.domain.empty() || inputs.size() != 2) return true;
+    const Facts &table = inputs[0], &places = inputs[1];
+    if (!table.shape || !places.shape || places.shape->empty() || !places.counts_from) return true;
+    const auto rank = static_cast<std::int64_t>(table.shape->size());
+    const Attribute* given = find_attribute(node.attributes, "axis");
+    const std::int64_t axis = given ? given->i() : 0;
+    if (axis < -rank || axis >= rank) return true;
+    const auto rows = dims.value((*table.shape)[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)]);
+    const auto first = dims.value(*places.counts_from), count = dims.value(places.shape->back());
+    return !rows || !first || !count || *count == 0 || (*first >= -*rows && *first + *count <= *rows);
+  }
+
   bool runs(std::size_t i, const std::map<std::string, std::int64_t>& sizes, DimTable& dims, std::map<Id, Facts>& known) const {
     const Source& s = lowered_.sources[i];
     if (s.op == kNone || !s.node) return true;
@@ -134,6 +148,7 @@ class Fit {
     }
     std::vector<const Facts*> inputs;
     for (const Facts& f : facts) inputs.push_back(&f);
+    if (!sizes.empty() && !holds_places(nodes_[i], facts, dims)) return false;
     InferContext context{dims, [&](int, int) { return dims.fresh("unk"); }, nullptr, g_.defined()};
     const auto made = infer(nodes_[i], inputs, key.outputs, context);
     if (!made.ok()) return absl::IsInvalidArgument(made.status());  // of types, whatever the sizes
