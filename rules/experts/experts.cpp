@@ -139,8 +139,11 @@ class Written {
     const Id softmax = v_.g.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{-1})}, 1, 2), std::array{scores});
     const Id largest =
         v_.g.add(make_key("", "TopK", {Attribute::of("axis", std::int64_t{-1})}, 2, 2), std::array{softmax, ints(f_.region.chosen)});
-    return v_.g.add(make_key("", "ReduceSum", {Attribute::of("keepdims", std::int64_t{1})}, 1, 2),
-                    std::array{v_.g.project(largest, 0), ints(-1)});
+    if (f_.region.chosen == 1) return v_.g.project(largest, 0);
+    // ReduceSum of no tokens has another shape in ONNX Runtime.
+    const std::vector<float> ones(static_cast<std::size_t>(f_.region.chosen), 1);
+    const Id sums = v_.g.constant(Tensor::of<float>(DType::kFloat, {f_.region.chosen, 1}, ones));
+    return v_.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{v_.g.project(largest, 0), sums});
   }
   Id reshaped(Id id, std::span<const Dim> to) const {
     const Dims* from = v_.shape(id);
@@ -251,6 +254,7 @@ std::vector<NativeRule> native_expert_rules() {
   rule.where = is_mixture;
   auto rules = to_native({std::move(rule)});
   rules[0].makes = {"com.microsoft", "MoE"};
+  rules[0].assumes = {"finite_experts"};
   return rules;
 }
 

@@ -129,6 +129,23 @@ def test_of_equal_scores_the_first_expert_is_taken(tmp_path):
     np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("words", [dict(), dict(route="plain"), dict(k=1, route="plain"), dict(route="times 2.5")])
+def test_of_no_tokens_there_are_no_results(tmp_path, words):
+    """ONNX Runtime's ReduceSum of no rows keeps the length that it sums over."""
+    model = mixtures.picked(rank=2, **words)
+    assert count(optimized(model, tmp_path))["MoE"] == 1
+    x = np.zeros((0, mixtures.HIDDEN), np.float32)
+    assert [onnxruntime_outputs(tmp_path / f, {"x": x})["y"].shape for f in ("in.onnx", "out.onnx")] == [(0, mixtures.HIDDEN)] * 2
+
+
+def test_tokens_are_assumed_to_be_finite(tmp_path):
+    onnx.save(mixtures.picked(), tmp_path / "in.onnx")
+    words = (tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31", "--cost", "nodes")
+    assert "finite_experts" in run_ok(*words, "--json").stdout
+    run_ok(*words, "--no-assume", "finite_experts", "--force")
+    assert count(onnx.load(tmp_path / "out.onnx"))["MoE"] == 0
+
+
 @pytest.mark.parametrize("target", ["ort-cpu@1.22", "onnx"])
 def test_stays_where_the_target_has_no_such_operator(target, tmp_path):
     model = mixtures.picked()
