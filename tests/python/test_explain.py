@@ -337,6 +337,21 @@ def lines_of(path, *words):
     return {line.split()[0]: line.strip() for line in text.splitlines() if line.startswith("  ")}
 
 
+def test_two_values_of_which_one_is_negated_are_no_rotation(tmp_path):
+    """The halves of a rotation are those of one value; a spectrum joins its real and its negated imaginary part."""
+    def joined(first, second):
+        nodes = [first, second, helper.make_node("Neg", ["b"], ["n"]), helper.make_node("Concat", ["n", "a"], ["y"], axis=-1)]
+        model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 8])], [value("y", TensorProto.FLOAT, None)],
+                           [tensor(name, np.array([n], np.int64)) for name, n in (("zero", 0), ("four", 4), ("eight", 8), ("last", -1))])
+        onnx.save(model, tmp_path / "m.onnx")
+        told = json.loads(run_ok("explain", tmp_path / "m.onnx", "--json", "--target", "ort-cpu@1.31").stdout)["kinds"]
+        return sum(kind.get("expected", 0) for kind in told if kind["kind"] == "rotary")
+
+    halves = [helper.make_node("Slice", ["x", begin, end, "last"], [out]) for begin, end, out in (("zero", "four", "a"), ("four", "eight", "b"))]
+    assert joined(*halves) == 1
+    assert joined(helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Sigmoid", ["x"], ["b"])) == 0
+
+
 def test_a_line_for_each_kind(tmp_path):
     lines = lines_of(DATA / "bart_encoder.onnx", "--target", "ort-cpu@1.31")
     assert lines["attention"].endswith("2 of 2: 2 Attention") and lines["norms"].endswith("5 of 5: 5 LayerNormalization")

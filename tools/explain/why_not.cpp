@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -145,15 +146,40 @@ class PlaceExplainer {
            });
   }
 
-  // Of a negated half, or of a difference of two products (x cos - y sin).
+  // Of the halves of one value of which one is negated, or of a difference of two products (x cos - y sin).
   bool joins_rotated(const Node& node) const {
     const auto product = [&](Id id) { return any_node(id, [](const OpKey& key, const ENode&) { return key.op_type == "Mul"; }); };
-    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& input) {
+    bool negated = false;
+    std::optional<std::set<Id>> wholes;  // of all inputs so far
+    for (const std::string& input : node.inputs) {
       const auto it = run_.lowered.values.find(input);
-      return it != run_.lowered.values.end() && any_node(it->second, [&](const OpKey& key, const ENode& n) {
-               return key.op_type == "Neg" || (key.op_type == "Sub" && product(n.children[0]) && product(n.children[1]));
-             });
-    });
+      if (it == run_.lowered.values.end()) return false;
+      const auto is_difference = [&](const OpKey& key, const ENode& n) {
+        return key.op_type == "Sub" && product(n.children[0]) && product(n.children[1]);
+      };
+      if (any_node(it->second, is_difference)) return true;
+      negated = negated || any_node(it->second, [](const OpKey& key, const ENode&) { return key.op_type == "Neg"; });
+      std::set<Id> own = wholes_of(it->second);
+      if (wholes) std::erase_if(own, [&](Id id) { return !wholes->contains(id); });
+      wholes = std::move(own);
+    }
+    return negated && wholes && !wholes->empty();
+  }
+
+  // What a value may be a part of, seen through views and signs: the nearest values.
+  std::set<Id> wholes_of(Id id) const {
+    constexpr std::size_t kMost = 64;
+    static const std::set<std::string> kParts{
+        "Neg", "Slice", "Split", "Gather", "Unsqueeze", "Squeeze", "Reshape", "Transpose", std::string(kProjOp)};
+    std::vector<Id> order{e_.find(id)};
+    std::set<Id> seen{order[0]};
+    for (std::size_t at = 0; at < order.size() && order.size() < kMost; ++at)
+      for (const NodeId n : e_.class_nodes(order[at])) {
+        const ENode node = e_.node(n);
+        if (node.children.empty() || !kParts.contains(g_.key(node.op).op_type)) continue;
+        if (const Id below = e_.find(node.children[0]); seen.insert(below).second) order.push_back(below);
+      }
+    return seen;
   }
 
   template <typename Test>
