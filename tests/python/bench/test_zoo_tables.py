@@ -35,7 +35,7 @@ def test_results_in_an_interpreter(folder):
     assert done.returncode == 0 and cells(done, "1.")[:3] == ["1", "1", "1"], done.stdout + done.stderr
     # An original that is right is told from a result that is not.
     wrong = folder / "wrong.rules"
-    wrong.write_text("rule wrong (X) => (Y)\n  { Y = Softmax (X) }\n  =>\n  { Y = Identity (X) }\n  example X = float[2,3]\n")
+    wrong.write_text("rule wrong <..a> (X, S, B) => (Y)\n  { Y = LayerNormalization <..a> (X, S, B) }\n  =>\n  { Y = Identity (X) }\n  example X = float[2,3], S = float[3], B = float[3]\n")
     done = script("runtime_versions.py", "--zoo", folder, "--binary", binary(), f"--word=--rules={wrong}", "--word=--no-verify", sys.executable)
     assert done.returncode == 1 and "bart_encoder: off, the original right" in done.stderr and cells(done, "1.")[1:3] == ["0", "1"], done.stdout + done.stderr
 

@@ -21,6 +21,7 @@ NOT_OF_A_PASS = {
     "--output": "Olive says where the result goes",
     "--output-dir": "the same",
     "--report-dir": "of many models",
+    "--html": "a page to look at; --report has what it shows",
     "--jobs": "the same",
     "--force": "the same",
     "--stop-after": "there would be no result",
