@@ -12,6 +12,7 @@
 #include "fmt/ranges.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/compile/near_miss.h"
 #include "tools/explain/closure.h"
 #include "tools/explain/question.h"
@@ -169,14 +170,13 @@ class PlaceExplainer {
   // What a value may be a part of, seen through views and signs: the nearest values.
   std::set<Id> wholes_of(Id id) const {
     constexpr std::size_t kMost = 64;
-    static const std::set<std::string> kParts{
-        "Neg", "Slice", "Split", "Gather", "Unsqueeze", "Squeeze", "Reshape", "Transpose", std::string(kProjOp)};
+    const auto is_part = [](const OpKey& key) { return has(Trait::kMovement, key) || key.op_type == "Neg" || key.op_type == kProjOp; };
     std::vector<Id> order{e_.find(id)};
     std::set<Id> seen{order[0]};
     for (std::size_t at = 0; at < order.size() && order.size() < kMost; ++at)
       for (const NodeId n : e_.class_nodes(order[at])) {
         const ENode node = e_.node(n);
-        if (node.children.empty() || !kParts.contains(g_.key(node.op).op_type)) continue;
+        if (node.children.empty() || !is_part(g_.key(node.op))) continue;
         if (const Id below = e_.find(node.children[0]); seen.insert(below).second) order.push_back(below);
       }
     return seen;
