@@ -127,10 +127,7 @@ class LoadedGraph {
   int only_reader(int v) const;
 
   // loaded_blocks.cpp
-  bool convolves_in_blocks(const LoadedNode& node) const;
-  bool stays_in_blocks(const LoadedNode& node, std::string_view role) const;
-  bool works_in_blocks(int n) const;
-  bool is_in_blocks(int v) const;
+  class Blocks;
   double laid_out_anew(const CostModel& cost) const;
 
   double price(const LoadedNode& node, const CostModel& cost) const;
@@ -142,8 +139,6 @@ class LoadedGraph {
   std::vector<int> makers_, readers_;
   std::vector<bool> shape_known_, rank_known_, is_input_;  // is_input_: of the graph itself
   std::vector<std::vector<int>> users_;                    // nodes; also such as are gone
-  static constexpr signed char kNotAsked = -1;
-  mutable std::vector<signed char> in_blocks_;  // by value, while laid_out_anew() asks
   std::vector<int> outputs_;
   std::int64_t opset_ = 0;  // of the model
   std::unordered_map<std::string, int> names_;

@@ -10,7 +10,7 @@
 namespace saturate {
 namespace {
 
-constexpr std::int64_t kAligned = 4, kLargestBlock = 16;
+constexpr std::int64_t kAligned = 4;
 
 // Fitted to 122 shapes on an AMD EPYC with ONNX Runtime 1.31.1 (bench/rows_as_images.py, which tells how far off they are): what the plain
 // kernel does for each place and each channel, filters share; and a start of each product, which many places share.
@@ -39,7 +39,7 @@ constexpr InBlocks kInBlocks[] = {{"Conv", kBlocksOfFilters},
                                   {"Mul", kBlocksOfSeveral},
                                   {"Sum", kBlocksOfSeveral},
                                   {"Concat", kBlocksOfSeveral}};
-// Measured beside the convolution without it (bench/attribute_times.py); of others it is as long as the kernel itself.
+// Measured beside the convolution without it (bench/attribute_times.py --convolutions); of others it is as long as the kernel itself.
 constexpr std::pair<std::string_view, double> kShares[] = {{"", 0}, {"Relu", 0.1}, {"HardSwish", 0.5}};
 constexpr int kFarthest = 8;  // operators behind the last one of channels
 

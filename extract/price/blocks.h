@@ -14,7 +14,7 @@ namespace saturate {
 inline constexpr std::string_view kBlocksOfFilters = "filters", kBlocksOfChannels = "channels", kBlocksOfOne = "one",
                                   kBlocksOfSeveral = "several";
 std::string_view role_in_blocks(std::string_view op);
-inline constexpr std::int64_t kSmallestBlock = 8;
+inline constexpr std::int64_t kSmallestBlock = 8, kLargestBlock = 16;  // channels: of AVX2; of AVX-512 and NEON
 
 struct ConvChannels {
   std::int64_t filters, of_filter, groups;  // of_filter: channels that one filter reads
