@@ -24,7 +24,7 @@ struct FoundMixture {
 struct FoundMixtures {
   std::mutex mutex;
   std::map<Id, std::optional<FoundMixture>> by_choice;
-  std::map<std::vector<std::uint64_t>, std::pair<Spelling, std::optional<Mixture>>> by_spelling;  // what was proven
+  FoundBySpelling<Mixture> proven;
 };
 
 Spelling spelled(const OnnxEGraph& g, const ExpertRegion& region) {
@@ -58,13 +58,9 @@ std::optional<Mixture> moved_to(const OnnxEGraph& g, Mixture m, const Spelling& 
 }
 
 std::optional<Mixture> mixture_in(const OnnxEGraph& g, const ExpertRegion& region, FoundMixtures& found) {
-  Spelling spelling = spelled(g, region);
-  if (const auto it = found.by_spelling.find(spelling.text); it != found.by_spelling.end())
-    return it->second.second ? moved_to(g, *it->second.second, it->second.first, spelling) : std::nullopt;
-  auto made = mixture_of(g, region);
-  auto text = spelling.text;
-  found.by_spelling.emplace(std::move(text), std::pair(std::move(spelling), made));
-  return made;
+  return found.proven.of(
+      spelled(g, region), [&] { return mixture_of(g, region); },
+      [&](const Mixture& m, const Spelling& from, const Spelling& to) { return moved_to(g, m, from, to); });
 }
 
 std::optional<FoundMixture> found_in(const OnnxEGraph& g, Id at, FoundMixtures& found) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "onnx_bridge/convert/onnx_egraph.h"
@@ -71,6 +72,24 @@ struct Spelling {
   std::vector<Id> ids;
 };
 Spelling spelling_of(const OnnxEGraph& g, const Region& region);
+// What was found out of regions by running them, or that nothing was: regions of one spelling are run once. `prove` finds it out, `move`
+// says what is known of one region of another.
+template <typename Found>
+class FoundBySpelling {
+ public:
+  template <typename Prove, typename Move>
+  std::optional<Found> of(Spelling spelling, const Prove& prove, const Move& move) {
+    if (const auto it = known_.find(spelling.text); it != known_.end())
+      return it->second.second ? move(*it->second.second, it->second.first, spelling) : std::nullopt;
+    auto made = prove();
+    auto text = spelling.text;
+    known_.emplace(std::move(text), std::pair(std::move(spelling), made));
+    return made;
+  }
+
+ private:
+  std::map<std::vector<std::uint64_t>, std::pair<Spelling, std::optional<Found>>> known_;
+};
 // What is known of one region, said of another of the same spelling.
 std::optional<Recurrence> moved(const OnnxEGraph& g, Recurrence r, const Spelling& from, const Spelling& to);
 

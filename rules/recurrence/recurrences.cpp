@@ -18,17 +18,13 @@ struct FoundRecurrences {
   std::mutex mutex;
   std::set<Id> seen;  // Exps of regions that were looked at
   std::map<Id, Recurrence> by_exp;
-  std::map<std::vector<std::uint64_t>, std::pair<Spelling, std::optional<Recurrence>>> by_spelling;  // what was proven
+  FoundBySpelling<Recurrence> proven;
 };
 
 std::optional<Recurrence> recurrence_in(const OnnxEGraph& g, const Region& region, FoundRecurrences& found) {
-  Spelling spelling = spelling_of(g, region);
-  if (const auto it = found.by_spelling.find(spelling.text); it != found.by_spelling.end())
-    return it->second.second ? moved(g, *it->second.second, it->second.first, spelling) : std::nullopt;
-  auto made = recurrence_of(g, region);
-  auto text = spelling.text;
-  found.by_spelling.emplace(std::move(text), std::pair(std::move(spelling), made));
-  return made;
+  return found.proven.of(
+      spelling_of(g, region), [&] { return recurrence_of(g, region); },
+      [&](const Recurrence& r, const Spelling& from, const Spelling& to) { return moved(g, r, from, to); });
 }
 
 // Whether the region around an Exp is a recurrence that nobody has looked at.
