@@ -2,6 +2,7 @@
 """What an attribute that rules set changes about an operator's time in ONNX Runtime: timed with it and without it, in turns.
 
     python bench/attribute_times.py [--only REGEX] [--seconds 0.3] [--passes 5]              # a table
+    python bench/attribute_times.py --convolutions                                           # activations within convolutions
     python bench/attribute_times.py --json bench/data/attribute_times.json                   # the data of tests/extract/attribute_rows_test.cpp
 
 A row of the table: the operator, the attribute with its value, seconds without and with it, and the ratio (median of the passes, with the
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from gather_ort import machine, seconds_in_turns
-from ort_grid import MS, Case, u8, zero, scale
+from ort_grid import MS, NCHWC, Case, scale, u8, zero
 
 MATTERS = 1.15
 
@@ -147,6 +148,18 @@ def others():
         yield from with_each("NegativeLogLikelihoodLoss", [(rows, width), targets], {}, {"reduction": b"sum", "ignore_index": 1})
 
 
+def within_convolutions(args):
+    """What share of its own kernel's time an activation takes in the kernel of a convolution in blocks (extract/price/blocks.cpp)."""
+    for channels, size in ((16, 28), (64, 56)):
+        x = (1, channels, size, size)
+        filters, base = [x, (channels, 1, 3, 3), (channels,)], {"pads": [1] * 4, "group": channels}
+        for name, numbers in (("Relu", None), ("HardSwish", None), ("Sigmoid", None), ("Tanh", None), ("HardSigmoid", [0.2, 0.5]), ("LeakyRelu", [0.1])):
+            fused = base | {"activation": name} | ({"activation_params": numbers} if numbers else {})
+            cases = [case(NCHWC + "::Conv", filters, attrs, weights=(1, 2)) for attrs in (base, fused)] + [case(name, [x])]
+            plain, with_it, alone = seconds_in_turns(cases, 1, args.seconds)
+            print(f"{name:12} within a convolution of {str(x):18} {(with_it - plain) / alone:5.2f} of its own kernel", flush=True)
+
+
 def measured(args):
     pairs = [p for f in (attention, products, images, others) for p in f() if re.search(args.only, f"{p[0]}.{p[1]}")]
     out = {}
@@ -171,7 +184,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--convolutions", action="store_true", help="activations within convolutions instead")
     args = parser.parse_args()
+    if args.convolutions:
+        return within_convolutions(args)
     out = measured(args)
     print(f"\nbeyond {MATTERS}: " + ", ".join(f"{op}.{name} {low} to {high}" for op, names in out.items() for name, (low, high) in names.items()
                                               if high > MATTERS or low < 1 / MATTERS))
