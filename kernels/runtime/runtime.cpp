@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <optional>
+#include <string_view>
 
+#include "absl/container/flat_hash_set.h"
 #include "egraph/parallel.h"
 #include "fmt/format.h"
 #include "kernels/runtime/plan.h"
@@ -135,15 +138,17 @@ struct Session::Impl {
   absl::StatusOr<std::vector<Value>> inputs_of(const std::map<std::string, Value>& given) const {
     const Graph& graph = *plan->graph;
     std::vector<Value> inputs(graph.inputs.size());
+    std::optional<absl::flat_hash_set<int>> defaults;  // slots, made for the first input that is not given
     std::size_t used = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto it = given.find(graph.inputs[i].name);
       if (it == given.end()) {
-        const int slot = plan->inputs[i].second;
-        const bool has_default =
-            std::any_of(plan->constants.begin(), plan->constants.end(), [&](const auto& c) { return c.first == slot; });
+        if (!defaults) {
+          defaults.emplace();
+          for (const auto& [slot, value] : plan->constants) defaults->insert(slot);
+        }
         const bool optional = graph.inputs[i].type.kind == ValueType::Kind::kOptional;
-        if (!has_default && !optional) return absl::InvalidArgumentError(fmt::format("input '{}' is missing", graph.inputs[i].name));
+        if (!optional && !defaults->contains(plan->inputs[i].second)) return absl::InvalidArgumentError(fmt::format("input '{}' is missing", graph.inputs[i].name));
         continue;
       }
       ++used;
@@ -151,11 +156,10 @@ struct Session::Impl {
       inputs[i] = it->second;
     }
     if (used != given.size()) {
-      for (const auto& [name, value] : given) {
-        if (std::none_of(graph.inputs.begin(), graph.inputs.end(), [&](const ValueInfo& v) { return v.name == name; })) {
-          return absl::InvalidArgumentError(fmt::format("the model has no input '{}'", name));
-        }
-      }
+      absl::flat_hash_set<std::string_view> names;
+      for (const ValueInfo& input : graph.inputs) names.insert(input.name);
+      for (const auto& [name, value] : given)
+        if (!names.contains(name)) return absl::InvalidArgumentError(fmt::format("the model has no input '{}'", name));
     }
     return inputs;
   }
