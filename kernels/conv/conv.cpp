@@ -1,5 +1,5 @@
-// Conv of any rank (ONNX spec), com.microsoft FusedConv and NhwcConv: windows copied to columns, then a matrix product per batch entry and
-// group.
+// Conv of any rank (ONNX spec), com.microsoft FusedConv and NhwcConv: windows copied to columns, some positions at a time, then a matrix
+// product per batch entry and group.
 #include "kernels/conv/conv.h"
 
 #include <algorithm>
@@ -44,16 +44,35 @@ bool is_pointwise(const Window& w) {
          std::all_of(w.pad_begin.begin(), w.pad_begin.end(), [](auto p) { return p == 0; });
 }
 
+// Whether some window reaches beyond the input.
+bool reads_padding(const Window& w) {
+  for (std::size_t d = 0; d < w.input.size(); ++d) {
+    const std::int64_t last = (w.output[d] - 1) * w.strides[d] + (w.kernel[d] - 1) * w.dilations[d] - w.pad_begin[d];
+    if (w.pad_begin[d] > 0 || last >= w.input[d]) return true;
+  }
+  return false;
+}
+
+// So many columns that they stay in the second-level cache from being filled to being multiplied, and enough of them to make up for reading
+// the weights again.
+std::int64_t positions_at_once(std::int64_t k, std::int64_t positions) {
+  constexpr std::int64_t kNear = 1 << 17, kLeast = 256;
+  return std::min(positions, std::max(kLeast, kNear / std::max<std::int64_t>(1, k)));
+}
+
+// Of the columns, `at` alone: a row for each channel and kernel element.
 template <typename T>
-void fill_columns(const KernelContext& ctx, const Window& w, std::int64_t channels, const T* x, T* columns) {
-  const std::int64_t kernel = w.kernel_size(), positions = w.output_size(), plane = w.input_size();
-  parallel_for(ctx, channels * kernel, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, positions)),
+void fill_columns(const KernelContext& ctx, const Window& w, std::int64_t channels, const Positions& at, const T* x, T* columns) {
+  const std::int64_t kernel = w.kernel_size(), plane = w.input_size();
+  const bool padded = reads_padding(w);
+  parallel_for(ctx, channels * kernel, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, at.size())),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row) {
-                   T* out = columns + row * positions;
-                   std::fill_n(out, positions, T(0));
+                   T* out = columns + row * at.size();
+                   if (padded) std::fill_n(out, at.size(), T(0));
+                   out -= at.begin;
                    const T* in = x + row / kernel * plane;
-                   for_each_window_run(w, row % kernel, [&](std::int64_t to, std::int64_t n, std::int64_t from, std::int64_t step) {
+                   for_each_window_run(w, row % kernel, at, [&](std::int64_t to, std::int64_t n, std::int64_t from, std::int64_t step) {
                      if (step == 1) {
                        std::copy_n(in + from, n, out + to);
                      } else {
@@ -110,14 +129,19 @@ void convolve(const KernelContext& ctx, const ConvShape& s, const T* x, const T*
     return;
   }
   const bool pointwise = is_pointwise(w);
-  parallel_for(ctx, s.batch * s.groups, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> columns(pointwise ? 0 : static_cast<std::size_t>(k * positions));
+  const std::int64_t width = pointwise ? positions : positions_at_once(k, positions),
+                     parts = width == 0 ? 0 : (positions + width - 1) / width;
+  parallel_for(ctx, s.batch * s.groups * parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    const std::shared_ptr<std::byte> buffer =
+        pointwise ? nullptr : ctx.host.buffer(static_cast<std::size_t>(std::max<std::int64_t>(1, k) * width) * sizeof(T));
+    T* columns = reinterpret_cast<T*>(buffer.get());
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t b = i / s.groups, g = i % s.groups;
+      const std::int64_t b = i / parts / s.groups, g = i / parts % s.groups, first = i % parts * width;
+      const Positions at{first, std::min(positions, first + width)};
       const T* from = x + (b * s.channels + g * in) * plane;
-      if (!pointwise) fill_columns(ctx, w, in, from, columns.data());
-      gemm_any<T>(ctx, {out, positions, k}, {weight + g * out * k, k, 1}, {pointwise ? from : columns.data(), positions, 1},
-                  {y + (b * s.filters + g * out) * positions, positions});
+      if (!pointwise) fill_columns(ctx, w, in, at, from, columns);
+      gemm_any<T>(ctx, {out, at.size(), k}, {weight + g * out * k, k, 1}, {pointwise ? from : columns, at.size(), 1},
+                  {y + (b * s.filters + g * out) * positions + first, positions});
     }
   });
 }

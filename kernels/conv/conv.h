@@ -16,11 +16,18 @@ struct Window {
 // From the attributes strides, dilations, pads, auto_pad of the node (ONNX spec, Conv and *Pool).
 absl::StatusOr<Window> window_of(const KernelContext& ctx, Shape input, Shape kernel, bool ceil_mode = false);
 
-// Calls f(first_output, count, first_input, input_step) for every run of output positions along the last axis. Their inputs, by kernel
-// element `k` (flat), lie inside the tensor. Runs that would read padding are left out.
+// Output positions, flat.
+struct Positions {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+// Calls f(first_output, count, first_input, input_step) for every run of output positions along the last axis, of those in `among`. Their
+// inputs, by kernel element `k` (flat), lie inside the tensor. Runs that would read padding are left out.
 template <typename F>
-void for_each_window_run(const Window& w, std::int64_t k, F&& f) {
+void for_each_window_run(const Window& w, std::int64_t k, const Positions& among, F&& f) {
   const std::size_t rank = w.input.size();
+  if (among.size() <= 0) return;
   if (rank == 0) return f(std::int64_t{0}, std::int64_t{1}, std::int64_t{0}, std::int64_t{1});
   Shape shift(rank);  // input position of output 0
   for (std::size_t d = rank; d-- > 0; k /= w.kernel[d]) shift[d] = k % w.kernel[d] * w.dilations[d] - w.pad_begin[d];
@@ -30,10 +37,14 @@ void for_each_window_run(const Window& w, std::int64_t k, F&& f) {
   const std::int64_t room = w.input[last] - 1 - shift[last];
   const std::int64_t high = room < 0 ? 0 : std::min(w.output[last], room / stride + 1);
   if (low >= high) return;
-  std::int64_t rows = 1;
-  for (std::size_t d = 0; d < last; ++d) rows *= w.output[d];
+  const std::int64_t width = w.output[last], rows = (among.end + width - 1) / width;
   Shape index(rank, 0);
-  for (std::int64_t row = 0; row < rows; ++row) {
+  for (std::int64_t d = static_cast<std::int64_t>(last) - 1, row = among.begin / width; d >= 0; --d) {
+    const std::size_t at = static_cast<std::size_t>(d);
+    index[at] = row % w.output[at];
+    row /= w.output[at];
+  }
+  for (std::int64_t row = among.begin / width; row < rows; ++row) {
     std::int64_t at = 0;
     bool inside = true;
     for (std::size_t d = 0; d < last; ++d) {
@@ -41,12 +52,17 @@ void for_each_window_run(const Window& w, std::int64_t k, F&& f) {
       inside = inside && p >= 0 && p < w.input[d];
       at = at * w.input[d] + p;
     }
-    if (inside) f(row * w.output[last] + low, high - low, at * w.input[last] + low * stride + shift[last], stride);
+    const std::int64_t from = std::max(low, among.begin - row * width), to = std::min(high, among.end - row * width);
+    if (inside && from < to) f(row * width + from, to - from, at * w.input[last] + from * stride + shift[last], stride);
     for (std::size_t d = last; d-- > 0;) {
       if (++index[d] < w.output[d]) break;
       index[d] = 0;
     }
   }
+}
+template <typename F>
+void for_each_window_run(const Window& w, std::int64_t k, F&& f) {
+  for_each_window_run(w, k, {0, w.output_size()}, f);
 }
 
 // What ONNX Runtime's FusedConv knows, besides Clip; a longer list would let a model pass that it refuses.

@@ -148,7 +148,8 @@ struct Session::Impl {
           for (const auto& [slot, value] : plan->constants) defaults->insert(slot);
         }
         const bool optional = graph.inputs[i].type.kind == ValueType::Kind::kOptional;
-        if (!optional && !defaults->contains(plan->inputs[i].second)) return absl::InvalidArgumentError(fmt::format("input '{}' is missing", graph.inputs[i].name));
+        if (!optional && !defaults->contains(plan->inputs[i].second))
+          return absl::InvalidArgumentError(fmt::format("input '{}' is missing", graph.inputs[i].name));
         continue;
       }
       ++used;
