@@ -19,6 +19,7 @@ SIZES = dict(hidden_size=32, intermediate_size=48, moe_intermediate_size=24, num
 WIDE = dict(hidden_size=512, intermediate_size=256, moe_intermediate_size=256)
 MIXTRAL = dict(num_local_experts=4, num_experts_per_tok=2)
 QWEN = dict(num_experts=6, num_experts_per_tok=3)
+GROUPS = dict(n_routed_experts=8, num_local_experts=8, num_experts_per_tok=3, n_group=2, topk_group=1, n_shared_experts=1, first_k_dense_replace=0)
 MODELS = {
     "mixtral": ("MixtralForCausalLM", MIXTRAL),
     "qwen2_moe": ("Qwen2MoeForCausalLM", dict(**QWEN, shared_expert_intermediate_size=40)),
@@ -28,9 +29,11 @@ MODELS = {
     "granitemoe": ("GraniteMoeForCausalLM", MIXTRAL),
     "phimoe": ("PhimoeForCausalLM", MIXTRAL),
     "gpt_oss": ("GptOssForCausalLM", MIXTRAL),
-    "deepseek_v3": ("DeepseekV3ForCausalLM", dict(n_routed_experts=8, num_local_experts=8, num_experts_per_tok=3, n_group=2, topk_group=1,
-                                                  n_shared_experts=1, first_k_dense_replace=0, kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8,
-                                                  qk_rope_head_dim=8, v_head_dim=8)),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", dict(**GROUPS, kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8)),
+    "glm4_moe": ("Glm4MoeForCausalLM", GROUPS),
+    "dots1": ("Dots1ForCausalLM", GROUPS),
+    "minimax_m2": ("MiniMaxM2ForCausalLM", MIXTRAL),
+    "lfm2_moe": ("Lfm2MoeForCausalLM", dict(**QWEN, num_dense_layers=0, layer_types=["full_attention"] * 2)),
     "ernie4_5_moe": ("Ernie4_5_MoeForCausalLM", dict(moe_num_experts=6, moe_k=3, moe_num_shared_experts=1, moe_layer_start_index=0)),
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -77,7 +78,8 @@ std::optional<FoundMixture> found_in(const OnnxEGraph& g, Id at, FoundMixtures& 
   auto mixture = mixture_in(g, *region, found);
   if (!mixture) return std::nullopt;
   auto router = router_of(g, *region);
-  if (!router) return std::nullopt;
+  if (!router && !is_never_negative(g, region->weights)) return std::nullopt;
+  if (!router) router = Router{kNone, false, 1};
   return FoundMixture{*std::move(region), *std::move(mixture), *router};
 }
 
@@ -115,7 +117,7 @@ class Written {
     }
     const Id absent = v_.g.absent();
     const Id sum = v_.g.add(make_key("com.microsoft", "MoE", std::move(attributes), 1, 2),
-                            std::array{reshaped(f_.region.input, rows), scores(), first(false),
+                            std::array{reshaped(f_.region.input, rows), r.by_scores() ? scores() : scores_of_weights(), first(false),
                                        m.up.bias == kNone && m.linear.bias == kNone ? absent : first(true), stack(m.down, false),
                                        m.down.bias == kNone ? absent : stack(m.down, true)});
     Id scaled = r.normalized ? sum : times(sum, sum_of_chosen());
@@ -129,17 +131,36 @@ class Written {
   // Of each token the weights of its experts where they are not divided by their sum. Until 1.31 ONNX Runtime's kernel computes wrong
   // numbers without `normalize_routing_weights` where it writes over its input, so that the sum is taken beside it.
   Id sum_of_chosen() const {
+    if (!f_.router.by_scores()) return sum_of(weights());
     const std::array<Dim, 2> rows{f_.region.tokens, v_.g.dims().constant(f_.region.experts)};
     const auto ints = [&](std::int64_t n) { return v_.g.constant(Tensor::of<std::int64_t>(DType::kInt64, {1}, std::array{n})); };
     const Id scores = reshaped(f_.router.scores, rows);
     const Id softmax = v_.g.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{-1})}, 1, 2), std::array{scores});
     const Id largest =
         v_.g.add(make_key("", "TopK", {Attribute::of("axis", std::int64_t{-1})}, 2, 2), std::array{softmax, ints(f_.region.chosen)});
-    if (f_.region.chosen == 1) return v_.g.project(largest, 0);
+    return sum_of(v_.g.project(largest, 0));
+  }
+  Id sum_of(Id weights) const {
+    if (f_.region.chosen == 1) return weights;
     // ReduceSum of no tokens has another shape in ONNX Runtime.
     const std::vector<float> ones(static_cast<std::size_t>(f_.region.chosen), 1);
     const Id sums = v_.g.constant(Tensor::of<float>(DType::kFloat, {f_.region.chosen, 1}, ones));
-    return v_.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{v_.g.project(largest, 0), sums});
+    return v_.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{weights, sums});
+  }
+  Id number(float x, Shape dims) const { return v_.g.constant(Tensor::of<float>(DType::kFloat, std::move(dims), std::array{x})); }
+
+  // Where the weights are no softmax: scores whose softmax they are, but for their sum. What a token does not go to has almost none of it,
+  // and so has an expert whose weight is zero; one that is chosen twice has both weights.
+  Id weights() const { return reshaped(f_.region.weights, std::array<Dim, 2>{f_.region.tokens, v_.g.dims().constant(f_.region.chosen)}); }
+  Id scores_of_weights() const {
+    const std::array<Dim, 2> places{f_.region.tokens, v_.g.dims().constant(f_.region.chosen)};
+    const std::array<Dim, 2> all{f_.region.tokens, v_.g.dims().constant(f_.region.experts)};
+    const Id spread = v_.g.add(
+        make_key("", "ScatterElements", {Attribute::of("axis", std::int64_t{1}), Attribute::of("reduction", std::string("add"))}, 1, 2),
+        std::array{v_.expand(number(0, {1, 1}), all), reshaped(f_.region.choice, places), weights()});
+    const Id least = number(std::numeric_limits<float>::min(), {});
+    const Id held = v_.g.add(make_key("", "Max", {}, 1, std::nullopt), std::array{spread, least});
+    return v_.g.add(make_key("", "Log", {}, 1, std::nullopt), std::array{held});
   }
   Id reshaped(Id id, std::span<const Dim> to) const {
     const Dims* from = v_.shape(id);
@@ -149,7 +170,7 @@ class Written {
     const Id at = v_.g.constant(Tensor::of<std::int64_t>(DType::kInt64, {static_cast<std::int64_t>(places.size())}, places));
     return v_.g.add(make_key("", "Gather", {Attribute::of("axis", axis)}, 1, static_cast<int>(v_.shape(id)->size())), std::array{id, at});
   }
-  // Of equal scores TopK takes the first, the operator the last: it gets the experts from the last to the first.
+  // Of equal scores TopK takes the first, the operator the last: it gets the experts from the last to the first, where it chooses itself.
   Id from_the_last(Id id, std::int64_t axis) const {
     std::vector<std::int64_t> places(static_cast<std::size_t>(f_.region.experts));
     for (std::size_t i = 0; i < places.size(); ++i) places[i] = f_.region.experts - 1 - static_cast<std::int64_t>(i);
@@ -194,7 +215,7 @@ class Written {
 
   // The weights of a layer, or its biases, of all experts.
   Id stack(const Layer& l, bool bias) const {
-    const Id id = from_the_last(stack_of(bias ? l.bias : l.picked), 0);
+    const Id all = stack_of(bias ? l.bias : l.picked), id = f_.router.by_scores() ? from_the_last(all, 0) : all;
     return !bias && l.transposed ? v_.transpose(id, {0, 2, 1}) : id;
   }
   Id stack_of(Id picked) const {
@@ -241,7 +262,7 @@ void make_operator(const Views& v, const Match& m, Unions& unions) {
 std::vector<NativeRule> native_expert_rules() {
   ViewRule rule{"spelled_out_experts",
                 "What experts make of the tokens that a router gives them, summed by its weights, is MoE: what follows from a choice and "
-                "from weights gives the same on drawn numbers, and the router's weights are a softmax of its scores",
+                "from weights gives the same on drawn numbers, and the router's weights are a softmax of its scores, or never negative",
                 Effect::kReassociates,
                 {},
                 make_operator,

@@ -89,12 +89,16 @@ struct Choice {
 };
 Choice choice_among(std::span<const double> scores, std::int64_t chosen);
 
-// A router: weights are the softmax of the scores at the places of the largest, times a factor.
+// A router: weights are the softmax of the scores at the places of the largest, times a factor; or, without scores, whatever is not
+// negative.
 struct Router {
   Id scores = kNone;  // [tokens, experts]
   bool normalized = false;
   double factor = 1;
+  bool by_scores() const { return scores != kNone; }
 };
 std::optional<Router> router_of(const OnnxEGraph& g, const ExpertRegion& region);
+// Whether what made a class shows that none of its numbers is negative: exponentials, and sums, products and quotients of such.
+bool is_never_negative(const OnnxEGraph& g, Id id);
 
 }  // namespace saturate::experts

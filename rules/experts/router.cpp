@@ -1,9 +1,11 @@
-// How a router chooses: its weights as a function of scores, found by running it on drawn ones.
+// How a router chooses: its weights as a function of scores, found by running it on drawn ones; and what is never negative.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/experts/experts.h"
 
 namespace saturate::experts {
@@ -11,6 +13,26 @@ using namespace native;
 namespace {
 
 constexpr double kRouterTolerance = 1e-9;
+constexpr std::size_t kMostInRouter = 200;
+
+// Which operands of what made a class must not be negative so that it is not; nullopt: that would not do.
+std::optional<std::vector<Id>> must_not_be_negative(const Maker& made) {
+  const OpKey& key = *made.key;
+  if (key.unique != 0 || made.children.empty()) return std::nullopt;
+  if (has(Trait::kPositive, key) || is_of_standard(key, "Abs")) return std::vector<Id>();
+  const bool sums = has(Trait::kReduction, key) && !key.op_type.starts_with("ReduceLog");
+  const bool takes = is_of_standard(key, "TopK") && made.output == 0;
+  if (has(Trait::kMovement, key) || sums || takes || is_of_standard(key, "Cast")) return std::vector{made.children[0]};
+  const bool joins = has(Trait::kElementwise, key) && has(Trait::kCommutative, key) && has(Trait::kAssociative, key);
+  if (joins || has(Trait::kSelection, key) || is_of_standard(key, "Div")) return made.children;
+  return std::nullopt;
+}
+
+bool holds_no_negative(const Tensor& t) {
+  if (t.dtype() != DType::kFloat) return false;
+  const auto all = t.span<float>();
+  return std::all_of(all.begin(), all.end(), [](float x) { return x >= 0; });
+}
 
 class RouterFinder {
  public:
@@ -115,6 +137,28 @@ Choice choice_among(std::span<const double> scores, std::int64_t chosen) {
   });
   out.experts.resize(static_cast<std::size_t>(chosen));
   return out;
+}
+
+bool is_never_negative(const OnnxEGraph& g, Id id) {
+  std::vector<Id> open{g.egraph().find(id)};
+  std::set<Id> seen{open[0]};
+  while (!open.empty()) {
+    const Id at = open.back();
+    open.pop_back();
+    const Facts& f = g.facts(at);
+    if (f.kind == Facts::Kind::kAbsent || (f.kind == Facts::Kind::kTensor && f.dtype == DType::kBool)) continue;
+    if (const auto value = g.value(at)) {
+      if (!holds_no_negative(*value)) return false;
+      continue;
+    }
+    if (f.kind != Facts::Kind::kTensor || !is_floating(f.dtype)) return false;
+    const auto made = maker_of(g, at);
+    const auto needed = made ? must_not_be_negative(*made) : std::nullopt;
+    if (!needed || seen.size() > kMostInRouter) return false;
+    for (const Id c : *needed)
+      if (seen.insert(g.egraph().find(c)).second) open.push_back(g.egraph().find(c));
+  }
+  return true;
 }
 
 std::optional<Router> router_of(const OnnxEGraph& g, const ExpertRegion& region) { return RouterFinder(g, region).find(); }

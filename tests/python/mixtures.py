@@ -9,15 +9,35 @@ HIDDEN, INTER, EXPERTS = 6, 5, 4
 
 def router(g, x, kind, k, rng, hidden=HIDDEN, experts=EXPERTS):
     """Weights and places of the chosen, [tokens, k]."""
+    if kind == "given":  # by inputs of the model
+        return g.Sigmoid("chosen"), "places"
     scores = g.MatMul(x, g.constant(rng.standard_normal((hidden, experts)).astype(np.float32)))
     if kind == "with a bias":
         scores = g.Add(scores, g.constant(rng.standard_normal(experts).astype(np.float32)))
     if kind == "softmax behind":
         top, places = g.TopK(scores, g.ints(k), outputs=2, axis=-1)
         return g.Softmax(top, axis=-1), places
-    if kind == "sigmoid":
-        top, places = g.TopK(g.Sigmoid(scores), g.ints(k), outputs=2, axis=-1)
-        return g.Div(top, g.ReduceSum(top, g.ints(-1))), places
+    if kind in ("sigmoid", "signed"):
+        top, places = g.TopK(g.Sigmoid(scores) if kind == "sigmoid" else g.Tanh(scores), g.ints(k), outputs=2, axis=-1)
+        return (g.Div(top, g.ReduceSum(top, g.ints(-1))) if kind == "sigmoid" else top), places
+    if kind in ("corrected", "grouped"):
+        all_ = g.Sigmoid(scores)
+        judged = g.Add(all_, g.constant(rng.standard_normal(experts).astype(np.float32)))
+        if kind == "grouped":  # of two groups that whose best expert is better
+            best, group = g.TopK(g.ReduceMax(g.Reshape(judged, g.ints(-1, 2, experts // 2)), g.ints(-1), keepdims=0), g.ints(1), outputs=2, axis=-1)
+            mine = g.Equal(group, g.constant(np.arange(experts)[None] // (experts // 2)))
+            judged = g.Where(mine, judged, g.constant(np.float32(-np.inf)))
+        top, places = g.TopK(judged, g.ints(k), outputs=2, axis=-1)
+        top = g.GatherElements(all_, places, axis=1)
+        return g.Mul(g.Div(top, g.Add(g.ReduceSum(top, g.ints(-1)), g.constant(np.float32(1e-20)))), g.constant(np.float32(2.5))), places
+    if kind == "one after the other":  # each the best of those that are left
+        all_, chosen, places = scores, [], []
+        for _ in range(k):
+            at = g.ArgMax(all_, axis=-1, keepdims=1)
+            chosen.append(g.GatherElements(g.Softmax(all_, axis=-1), at, axis=1))
+            places.append(at)
+            all_ = g.ScatterElements(all_, at, g.Expand(g.constant(np.full((1, 1), -np.inf, np.float32)), g.Shape(at)), axis=1)
+        return g.Concat(*chosen, axis=1), g.Concat(*places, axis=1)
     all_ = g.Softmax(scores, axis=-1)
     if kind == "smallest":
         return g.TopK(all_, g.ints(k), outputs=2, axis=-1, largest=0)
@@ -88,7 +108,12 @@ def picked(kind="halves", route="normalized", k=2, transposed=False, biases=Fals
         g.Identity(chosen)
         g.nodes[-1].output[0] = "w"
         outputs.append("w")
-    return g.model({"x": ["batch", tokens, HIDDEN] if rank == 3 else [tokens, HIDDEN]}, outputs)
+    inputs = {"x": ["batch", tokens, HIDDEN] if rank == 3 else [tokens, HIDDEN]}
+    if route != "given":
+        return g.model(inputs, outputs)
+    model = g.model(inputs | {"chosen": [tokens, k], "places": [tokens, k]}, outputs)
+    model.graph.input[2].type.tensor_type.elem_type = TensorProto.INT64
+    return model
 
 
 def apart(form="loop", kind="halves", route="normalized", k=2, biases=False, gates_apart=False, wrong=None, order=None, experts=EXPERTS, shared=False):

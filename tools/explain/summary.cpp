@@ -100,14 +100,13 @@ KindSummary experts(const Model& model, const OptimizeReport& run, const Setup& 
   const GraphView view(model.graph);
   KindSummary out{"experts", 0, 0, {}, {}};
   std::string first;
-  std::size_t sigmoids = 0, were = 0;
+  std::size_t were = 0;
   for (const Node& node : model.graph.nodes) {
     if (node.op_type != "TopK" || node.inputs.empty() || node.outputs.empty()) continue;
     const Node* maker = view.producer(node.inputs[0]);
     const auto behind = view.uses(node.outputs[0]);
     if (!(maker && is_gate(*maker)) && std::ranges::none_of(behind, [&](const GraphView::Use& u) { return is_gate(*u.node); })) continue;
     ++out.expected;
-    if (maker && maker->op_type == "Sigmoid") ++sigmoids;
     if (first.empty()) first = node.outputs[0];
   }
   for (const char* op : {"com.microsoft.MoE", "com.microsoft.QMoE"}) {
@@ -118,15 +117,14 @@ KindSummary experts(const Model& model, const OptimizeReport& run, const Setup& 
     }
   }
   out.expected = std::max(out.expected + were, out.found);
-  const std::size_t left = out.expected - out.found, by_sigmoid = std::min(left, sigmoids);
+  const std::size_t left = out.expected - out.found;
   OpKey key;
   key.domain = "com.microsoft", key.op_type = "MoE";
   const bool has_it = setup.target.allows(OpSite{key});
   const auto tell = [&](std::string why, std::size_t n) {
     if (n > 0) out.rest.push_back({"router", has_it ? std::move(why) : fmt::format("{} has no MoE", run.target), "", first, n});
   };
-  tell("MoE takes the softmax of a router's scores, no Sigmoid", by_sigmoid);
-  tell("what its experts compute is none of what MoE does, or was not recognized", left - by_sigmoid);
+  tell("what its experts compute is none of what MoE does, or was not recognized", left);
   return out;
 }
 
