@@ -3,6 +3,8 @@
 #include "kernels/conv/conv.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "kernels/elementwise/activation.h"
 #include "kernels/gemm/gemm.h"
@@ -114,12 +116,113 @@ void depthwise(const Window& w, const T* x, const T* weight, T* y) {
   }
 }
 
+// One channel in, one filter out, by rows of the output. Planes are copied with the zeros around them that windows read, and each row of
+// them by phases, so that outputs side by side read inputs side by side: p, p + stride, p + 2 stride ... for each p below the stride.
+// (A sum that begins with 0 is never -0, so a product that is 0 or -0 leaves it as it is.)
+class PlaneConvolution {
+ public:
+  static bool fits(const Window& w) {
+    // Not where there would be more zeros than a copy is worth.
+    const std::int64_t most = 8 * (w.input_size() + w.output_size() + 1024);
+    std::int64_t size = w.strides.empty() ? most : w.strides.back();
+    for (std::size_t d = 0; d < w.input.size() && size <= most; ++d) size = extent(w, d) > most / size ? most + 1 : size * extent(w, d);
+    return !w.input.empty() && size <= most;
+  }
+  explicit PlaneConvolution(const Window& w)
+      : w_(w), outer_(w.input.size() - 1), stride_(w.strides[outer_]), phase_((extent(w, outer_) + stride_ - 1) / stride_) {
+    steps_.assign(outer_ + 1, stride_ * phase_);
+    for (std::size_t d = outer_; d-- > 0;) steps_[d] = d + 1 == outer_ ? stride_ * phase_ : steps_[d + 1] * extent(w, d + 1);
+    plane_.resize(static_cast<std::size_t>(outer_ == 0 ? stride_ * phase_ : steps_[0] * extent(w, 0)));
+    for (std::int64_t k = 0; k < w.kernel_size(); ++k) taps_.push_back({offset_of(k), 0});
+  }
+
+  void take(const float* x) {
+    const std::int64_t width = w_.input[outer_], rows = width == 0 ? 0 : w_.input_size() / width;
+    const std::int64_t pad = w_.pad_begin[outer_], first = std::max<std::int64_t>(0, -pad),
+                       last = std::min(width, extent(w_, outer_) - pad);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::optional<std::int64_t> at = row_of(r);
+      if (!at) continue;
+      const float* from = x + r * width;
+      float* to = plane_.data() + *at;
+      if (stride_ == 1) {
+        if (first < last) std::copy(from + first, from + last, to + first + pad);
+        continue;
+      }
+      for (std::int64_t i = first; i < last; ++i) to[(i + pad) % stride_ * phase_ + (i + pad) / stride_] = from[i];
+    }
+  }
+  void run(const float* weight, float* y) {
+    for (std::size_t k = 0; k < taps_.size(); ++k) taps_[k].weight = weight[k];
+    const std::int64_t width = w_.output[outer_];
+    Shape index(outer_, 0);
+    for (std::int64_t row = 0, rows = w_.output_size() / width; row < rows; ++row, y += width) {
+      const float* x = plane_.data();
+      for (std::size_t d = 0; d < outer_; ++d) x += index[d] * w_.strides[d] * steps_[d];
+      sum_taps(taps_, x, width, y);
+      for (std::size_t d = outer_; d-- > 0;) {
+        if (++index[d] < w_.output[d]) break;
+        index[d] = 0;
+      }
+    }
+  }
+
+ private:
+  static std::int64_t extent(const Window& w, std::size_t d) {
+    return (w.output[d] - 1) * w.strides[d] + (w.kernel[d] - 1) * w.dilations[d] + 1;
+  }
+  std::int64_t offset_of(std::int64_t k) const {
+    const std::int64_t along = k % w_.kernel[outer_] * w_.dilations[outer_];
+    std::int64_t at = along % stride_ * phase_ + along / stride_;
+    k /= w_.kernel[outer_];
+    for (std::size_t d = outer_; d-- > 0; k /= w_.kernel[d]) at += k % w_.kernel[d] * w_.dilations[d] * steps_[d];
+    return at;
+  }
+  // Where row `r` of the input lies; nullopt: no window reads it.
+  std::optional<std::int64_t> row_of(std::int64_t r) const {
+    std::int64_t at = 0;
+    for (std::size_t d = outer_; d-- > 0; r /= w_.input[d]) {
+      const std::int64_t i = r % w_.input[d] + w_.pad_begin[d];
+      if (i < 0 || i >= extent(w_, d)) return std::nullopt;
+      at += i * steps_[d];
+    }
+    return at;
+  }
+  const Window& w_;
+  std::size_t outer_;
+  std::int64_t stride_, phase_;
+  Shape steps_;  // from one to the next along each axis but the last
+  std::vector<float> plane_;
+  std::vector<RowTap> taps_;
+};
+
+// Of weights that are finite.
+void convolve_planes(const KernelContext& ctx, const ConvShape& s, const float* x, const float* weight, float* y) {
+  const Window& w = s.window;
+  const std::int64_t out = s.filters / s.groups, positions = w.output_size();
+  parallel_for(ctx, s.batch * s.filters, 1, [&](std::int64_t begin, std::int64_t end) {
+    PlaneConvolution plane(w);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t b = i / s.filters, f = i % s.filters;
+      if (i == begin || f % out == 0) plane.take(x + (b * s.channels + f / out) * w.input_size());
+      plane.run(weight + f * w.kernel_size(), y + i * positions);
+    }
+  });
+}
+
+bool all_finite(const float* x, std::int64_t n) {
+  return std::all_of(x, x + n, [](float v) { return std::isfinite(v); });
+}
+
 template <typename T>
 void convolve(const KernelContext& ctx, const ConvShape& s, const T* x, const T* weight, T* y) {
   const Window& w = s.window;
   const std::int64_t in = s.channels / s.groups, out = s.filters / s.groups, k = in * w.kernel_size(), positions = w.output_size(),
                      plane = w.input_size();
+  if (positions == 0) return;
   if (in == 1 && !ctx.options.reference) {
+    if constexpr (std::is_same_v<T, float>)
+      if (PlaneConvolution::fits(w) && all_finite(weight, s.filters * w.kernel_size())) return convolve_planes(ctx, s, x, weight, y);
     parallel_for(ctx, s.batch * s.filters, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t b = i / s.filters, f = i % s.filters;
@@ -129,8 +232,7 @@ void convolve(const KernelContext& ctx, const ConvShape& s, const T* x, const T*
     return;
   }
   const bool pointwise = is_pointwise(w);
-  const std::int64_t width = pointwise ? positions : positions_at_once(k, positions),
-                     parts = width == 0 ? 0 : (positions + width - 1) / width;
+  const std::int64_t width = pointwise ? positions : positions_at_once(k, positions), parts = (positions + width - 1) / width;
   parallel_for(ctx, s.batch * s.groups * parts, 1, [&](std::int64_t begin, std::int64_t end) {
     const std::shared_ptr<std::byte> buffer =
         pointwise ? nullptr : ctx.host.buffer(static_cast<std::size_t>(std::max<std::int64_t>(1, k) * width) * sizeof(T));

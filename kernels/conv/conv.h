@@ -1,6 +1,8 @@
 // The geometry of sliding windows, shared by convolutions and pooling, and the copy of windows into matrix columns.
 #pragma once
 
+#include <span>
+
 #include "kernels/runtime/registry.h"
 
 namespace saturate {
@@ -64,6 +66,14 @@ template <typename F>
 void for_each_window_run(const Window& w, std::int64_t k, F&& f) {
   for_each_window_run(w, k, {0, w.output_size()}, f);
 }
+
+// A weight, and how far from an output's first input its factor lies.
+struct RowTap {
+  std::int64_t offset;
+  float weight;
+};
+// y[i] = sum of weight * x[offset + i] in the order of the taps, i in [0, n).
+void sum_taps(std::span<const RowTap> taps, const float* x, std::int64_t n, float* y);
 
 // What ONNX Runtime's FusedConv knows, besides Clip; a longer list would let a model pass that it refuses.
 bool is_conv_activation(std::string_view name);

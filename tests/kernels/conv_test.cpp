@@ -42,17 +42,25 @@ TEST(Conv, EqualsItsDefinition) {
     std::int64_t group;
     Ints strides, dilations, pads;
   };
-  for (const Case& c : {Case{{2, 3, 7, 8}, {5, 3, 3, 2}, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},
-                        Case{{1, 4, 9, 7}, {6, 2, 3, 3}, 2, {2, 1}, {1, 2}, {1, 2, 0, 3}},
-                        Case{{2, 4, 6, 6}, {4, 1, 3, 3}, 4, {1, 2}, {2, 1}, {2, 1, 2, 1}},
-                        Case{{1, 4, 6, 6}, {8, 1, 3, 3}, 4, {1, 1}, {1, 1}, {1, 1, 1, 1}},
-                        Case{{2, 3, 5, 5}, {4, 3, 1, 1}, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},
-                        Case{{1, 2, 3, 3}, {2, 2, 3, 3}, 1, {1, 1}, {1, 1}, {3, 3, 3, 3}},
-                        Case{{1, 2, 8, 8}, {2, 2, 2, 2}, 1, {3, 3}, {1, 1}, {-1, 0, 0, -1}},
-                        // More positions than are copied to columns at once, and rows of them that are longer than that.
-                        Case{{2, 60, 30, 29}, {4, 30, 5, 5}, 2, {1, 1}, {1, 1}, {2, 1, 2, 3}},
-                        Case{{1, 60, 2, 700}, {3, 60, 2, 9}, 1, {1, 2}, {1, 3}, {1, 5, 0, 4}},
-                        Case{{1, 64, 3, 700}, {3, 64, 3, 7}, 1, {2, 1}, {1, 1}, {0, 0, 0, 0}}}) {
+  for (const Case& c :
+       {Case{{2, 3, 7, 8}, {5, 3, 3, 2}, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},
+        Case{{1, 4, 9, 7}, {6, 2, 3, 3}, 2, {2, 1}, {1, 2}, {1, 2, 0, 3}},
+        Case{{2, 4, 6, 6}, {4, 1, 3, 3}, 4, {1, 2}, {2, 1}, {2, 1, 2, 1}},
+        Case{{1, 4, 6, 6}, {8, 1, 3, 3}, 4, {1, 1}, {1, 1}, {1, 1, 1, 1}},
+        Case{{2, 3, 5, 5}, {4, 3, 1, 1}, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},
+        Case{{1, 2, 3, 3}, {2, 2, 3, 3}, 1, {1, 1}, {1, 1}, {3, 3, 3, 3}},
+        Case{{1, 2, 8, 8}, {2, 2, 2, 2}, 1, {3, 3}, {1, 1}, {-1, 0, 0, -1}},
+        // One channel in: rows of every length below and above the widths of registers, far steps, negative pads, edges alone.
+        Case{{2, 2, 5, 90}, {4, 1, 3, 5}, 2, {1, 1}, {1, 1}, {1, 2, 1, 2}},
+        Case{{1, 3, 6, 41}, {3, 1, 2, 4}, 3, {2, 3}, {1, 2}, {0, 3, 2, 1}},
+        Case{{1, 1, 4, 300}, {5, 1, 1, 64}, 1, {1, 16}, {1, 1}, {0, 0, 0, 0}},
+        Case{{1, 2, 9, 19}, {2, 1, 3, 3}, 2, {2, 2}, {2, 3}, {-1, -2, 0, -1}},
+        Case{{1, 2, 2, 3}, {2, 1, 5, 7}, 2, {1, 1}, {1, 1}, {2, 3, 2, 3}},
+        Case{{1, 2, 3, 2}, {2, 1, 1, 1}, 2, {900, 900}, {1, 1}, {0, 0, 1800, 1800}},
+        // More positions than are copied to columns at once, and rows of them that are longer than that.
+        Case{{2, 60, 30, 29}, {4, 30, 5, 5}, 2, {1, 1}, {1, 1}, {2, 1, 2, 3}},
+        Case{{1, 60, 2, 700}, {3, 60, 2, 9}, 1, {1, 2}, {1, 3}, {1, 5, 0, 4}},
+        Case{{1, 64, 3, 700}, {3, 64, 3, 7}, 1, {2, 1}, {1, 1}, {0, 0, 0, 0}}}) {
     const Tensor x = test::noise_tensor(c.x, 1), w = test::noise_tensor(c.w, 2);
     test::Call call{"Conv",
                     "",
@@ -65,6 +73,14 @@ TEST(Conv, EqualsItsDefinition) {
     call.reference = true;
     expect_near(eval(call, {x, w}), want, allowed);
   }
+}
+
+// Zeros around an image take part in sums where all weights are finite, and are left out where one is not.
+TEST(Conv, WeightsThatAreNotFiniteMeetNoPadding) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const test::Call call{"Conv", "", 11, {Attribute::of("pads", Ints{1, 1})}};
+  expect_near(eval(call, {floats({1, 1, 3}, {1, 2, 3}), floats({1, 1, 3}, {inf, 1, 1})}), floats({1, 1, 3}, {3, inf, inf}));
+  expect_near(eval(call, {floats({1, 1, 3}, {inf, 2, 3}), floats({1, 1, 3}, {0, 1, 1})}), floats({1, 1, 3}, {inf, std::nanf(""), 3}));
 }
 
 TEST(Conv, OtherRanksAndAutoPad) {
