@@ -1,10 +1,11 @@
 #include "tools/verify/noise.h"
 
 #include <algorithm>
-#include <set>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <set>
 
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_traits.h"
@@ -13,30 +14,64 @@
 namespace saturate {
 namespace {
 
+// std::minstd_rand's numbers modulo 3, less 1, many at a time. They are told in strands, each of which takes as many steps at once as there
+// are strands: one alone would wait for its last number.
+constexpr std::size_t kStrands = 16, kMovesAtOnce = 16 * kStrands;
+constexpr std::uint64_t kModulus = std::minstd_rand::modulus;
+constexpr std::uint64_t kFactor = [] {
+  std::uint64_t factor = 1;
+  for (std::size_t i = 0; i < kStrands; ++i) factor = factor * std::minstd_rand::multiplier % kModulus;
+  return factor;
+}();
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4"), gnu::optimize("O3")]] void next_moves(std::uint32_t* strands,
+                                                                                                           std::int8_t* moves) {
+  for (std::size_t at = 0; at < kMovesAtOnce; at += kStrands) {
+    for (std::size_t i = 0; i < kStrands; ++i) {
+      moves[at + i] = static_cast<std::int8_t>(static_cast<int>(strands[i] % 3) - 1);
+      const std::uint64_t product = strands[i] * kFactor;
+      const auto sum = static_cast<std::uint32_t>((product & kModulus) + (product >> 31));  // the modulus is 2^31 - 1
+      strands[i] = std::min(sum, sum - static_cast<std::uint32_t>(kModulus));               // wraps below it
+    }
+  }
+}
+
+// Calls f(i, move) for each i below n; a move is -1, 0 or 1.
+template <typename F>
+void for_each_move(std::int64_t n, std::uint32_t seed, const F& f) {
+  std::minstd_rand random(seed);
+  std::array<std::uint32_t, kStrands> strands;
+  for (std::uint32_t& strand : strands) strand = static_cast<std::uint32_t>(random());
+  std::array<std::int8_t, kMovesAtOnce> moves;
+  constexpr auto kAtOnce = static_cast<std::int64_t>(kMovesAtOnce);
+  for (std::int64_t begin = 0; begin < n; begin += kAtOnce) {
+    next_moves(strands.data(), moves.data());
+    for (std::int64_t i = begin, end = std::min(n, begin + kAtOnce); i < end; ++i) f(i, moves[static_cast<std::size_t>(i - begin)]);
+  }
+}
+
 // Floats moved by up to one unit in the last place.
 template <typename T>
 Tensor moved(const Tensor& t, std::uint32_t seed) {
   Tensor out(t.dtype(), t.dims());
   T* to = reinterpret_cast<T*>(out.mutable_data());
-  std::minstd_rand random(seed + 1);
   const T* from = t.data<T>();
-  for (std::int64_t i = 0; i < t.size(); ++i)
-    to[i] = from[i] * (1 + (static_cast<int>(random() % 3) - 1) * std::numeric_limits<T>::epsilon());
+  constexpr T kUnit = std::numeric_limits<T>::epsilon();
+  constexpr T kFactors[] = {1 - kUnit, 1, 1 + kUnit};
+  for_each_move(t.size(), seed + 1, [&](std::int64_t i, int by) { to[i] = from[i] * kFactors[by + 1]; });
   return out;
 }
 
 // float16 and bfloat16 by their bits, away from 0, infinities and NaN.
 Tensor moved_halves(const Tensor& t, std::uint32_t seed) {
   Tensor out(t.dtype(), t.dims());
-  std::minstd_rand random(seed + 1);
   const auto* from = reinterpret_cast<const std::uint16_t*>(t.bytes().data());
   auto* to = reinterpret_cast<std::uint16_t*>(out.mutable_data());
   const std::uint16_t exponent = t.dtype() == DType::kFloat16 ? 0x7c00 : 0x7f80;
-  for (std::int64_t i = 0; i < t.size(); ++i) {
+  for_each_move(t.size(), seed + 1, [&](std::int64_t i, int by) {
     const bool moves = (from[i] & 0x7fff) > 1 && (from[i] & 0x7fff) + 1 < exponent;
-    const int by = static_cast<int>(random() % 3) - 1;
     to[i] = static_cast<std::uint16_t>(from[i] + (moves ? by : 0));
-  }
+  });
   return out;
 }
 
