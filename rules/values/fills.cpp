@@ -300,6 +300,9 @@ class FillRaiser {
         if (!raise(children[i], depth)) return std::nullopt;
     } else if (op == "Mul") {
       if (!factor(children, depth)) return std::nullopt;
+    } else if (op == "Pad") {  // by 0, if no number is given
+      const bool filled = children.size() > 2 && g_.facts(children[2]).kind == Facts::Kind::kTensor;
+      if (!raise(children[0], depth) || (filled && !raise(children[2], depth))) return std::nullopt;
     } else if (op == "ConstantOfShape") {
       return filled(key, children[0]);
     } else {

@@ -87,6 +87,8 @@ TEST_F(Masks, AreRaised) {
   EXPECT_EQ(raised, op("Add", {wanted, wanted}));
   EXPECT_EQ(with_raised_fills(g_, raised, UnknownFills::kRefused), raised);
   EXPECT_EQ(with_raised_fills(g_, x, UnknownFills::kRefused), std::nullopt);
+  const Id pads = input("p", DType::kInt64);
+  EXPECT_EQ(with_raised_fills(g_, op("Pad", {mask, pads}), UnknownFills::kRefused), op("Pad", {wanted, pads}));
   for (const UnknownFills unknown : {UnknownFills::kBounded, UnknownFills::kHalved}) {
     const Id given = *with_raised_fills(g_, x, unknown);
     EXPECT_NE(given, x);
