@@ -29,7 +29,7 @@ MODELS = {
     "granitemoe": ("GraniteMoeForCausalLM", MIXTRAL),
     "phimoe": ("PhimoeForCausalLM", MIXTRAL),
     "gpt_oss": ("GptOssForCausalLM", MIXTRAL),
-    "deepseek_v3": ("DeepseekV3ForCausalLM", dict(**GROUPS, kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8)),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", dict(**GROUPS, kv_lora_rank=16, q_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8, head_dim=8, num_key_value_heads=4)),
     "glm4_moe": ("Glm4MoeForCausalLM", GROUPS),
     "dots1": ("Dots1ForCausalLM", GROUPS),
     "minimax_m2": ("MiniMaxM2ForCausalLM", MIXTRAL),

@@ -113,10 +113,13 @@ class TokenFlow {
     return absl::OkStatus();
   }
   void mark(const Node& node, const std::vector<Axes>& results, bool positional) {
+    const bool scattered =
+        std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& i) { return work_.scattered.contains(i); });
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       if (!node.outputs[i].empty()) {
         work_.tokens[node.outputs[i]] = results[i];
         if (positional) work_.positional.insert(node.outputs[i]);
+        if (scattered) work_.scattered.insert(node.outputs[i]);
       }
   }
 
@@ -184,6 +187,9 @@ class TokenFlow {
   }
 
   absl::Status mixes(const Node& node) {
+    if (is_operator(node, "NonZero"))
+      return cannot_cache(
+          node, "it finds tokens by their numbers, as loops over experts do; `saturate --target ort-cpu@1.31` before makes MoE of them");
     const std::string_view help =
         is_operator(node, "CumSum") ? "; where it counts tokens that are no padding, put padding_by_mask before" : "";
     return cannot_cache(node, fmt::format("it mixes tokens, so that a new one changes what was computed of earlier ones{}", help));
@@ -250,7 +256,7 @@ class TokenFlow {
         return cannot_cache(node, "it takes tokens out of all; only the last one is sure to be a new one");
       return absl::OkStatus();
     }
-    if (has(Trait::kLikeFirst, node) && at.port.index == 0) {
+    if ((has(Trait::kLikeFirst, node) && at.port.index == 0) || is_operator(node, "Concat")) {
       found.results[0][at.axis] = axis;
       return absl::OkStatus();
     }
@@ -405,6 +411,10 @@ class TokenFlow {
     const auto &from = *facts().shape(node.inputs[0]), &to = *facts().shape(node.outputs[0]);
     for (std::size_t i = 0; i < result.size(); ++i) {
       if (result[i] == Axis::kNone || facts().dims().equal(from[i], to[i])) continue;
+      if (result[i] == Axis::kAll) {  // of all positions, some
+        if (!spans(node.outputs[0], static_cast<int>(i))) result[i] = Axis::kNone;
+        continue;
+      }
       const auto extent = facts().extents().of(to[i]);
       const auto& axes_given = given[2];
       const auto at =
@@ -442,18 +452,27 @@ class TokenFlow {
 
   // The axes of a result of the same entries in the same order.
   absl::StatusOr<Axes> viewed(const Node& node) {
+    const bool in_runs = !work_.scattered.contains(node.inputs[0]);
     if (!token(node.inputs[0])) return cannot_cache(node, "its shape depends on tokens");
     const auto &from = *facts().shape(node.inputs[0]), &to = *facts().shape(node.outputs[0]);
     Axes result(to.size(), Axis::kNone);
     for (int i = 0; i < static_cast<int>(from.size()); ++i) {
       const Axis axis = axes(node.inputs[0])[i];
       if (axis == Axis::kNone) continue;
-      const auto at = reshaped_axis(facts(), from, to, i);
+      const auto at = reshaped_axis(facts(), from, to, i, in_runs);
       if (!at || result[*at] != Axis::kNone)
         return cannot_cache(node, fmt::format("tokens, along axis {} of '{}', don't stay apart", i, node.inputs[0]));
       result[*at] = axis;
+      if (joins_in_front(from, i, to, *at)) work_.scattered.insert(node.outputs[0]);
     }
     return result;
+  }
+  // Whether the axis of a view holds all tokens several times.
+  bool joins_in_front(const std::vector<Dim>& from, int axis, const std::vector<Dim>& to, int at) const {
+    const auto a = facts().extents().of(from[axis]), b = facts().extents().of(to[at]);
+    const bool same_behind = facts().dims().equal(facts().dims().product(std::span(from).subspan(axis + 1)),
+                                                  facts().dims().product(std::span(to).subspan(at + 1)));
+    return !a || !b || (same_behind && b->factor > a->factor);
   }
   absl::Status view(const Node& node) {
     const absl::StatusOr<Axes> result = viewed(node);

@@ -121,6 +121,8 @@ struct CacheWork {
   bool own_indices = false;                 // in a window: tokens keep the index that they had among all that came
   std::map<std::string, Axes> tokens = {};  // of values of the token side
   std::set<std::string> positional = {};    // those of them that depend on where their token stands
+  std::set<std::string> scattered =
+      {};  // those in which the entries of a token may stand apart along one axis: all tokens, again and again
   bool is_token(const std::string& value) const { return tokens.contains(value); }
 };
 
@@ -198,6 +200,7 @@ class PositionSide {
   absl::StatusOr<std::string> element(const Node& node, Dim dim, Axis axis);
   absl::StatusOr<std::string> rows_through(const Node& node, const std::string& value, int axis, RowIndex index);
   std::string rows_of_place(const std::string& value, int axis);
+  absl::StatusOr<std::string> rows_of_repeated(const std::string& value, int axis);
   // Of what makes indices: what it makes at those of the new tokens. "": it makes none that are known.
   absl::StatusOr<std::string> rows_of_token(const Node& reader, const Node& node, int axis);
   absl::StatusOr<std::string> range_of_token(const Node& reader, const Node& node);
@@ -265,8 +268,9 @@ class GivenSide {
   std::vector<std::pair<std::string, HeadLayout>> cached_;  // the value of each slot
 };
 
-// Where a Reshape puts the entries of an axis; nullopt: they don't stay apart.
-std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Dim>& from, const std::vector<Dim>& to, int axis);
+// Where a Reshape puts the entries of an axis; nullopt: they don't stay apart. `in_runs`: several that a token has stand beside each other.
+std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Dim>& from, const std::vector<Dim>& to, int axis,
+                                 bool in_runs = true);
 bool is_elementwise(const Node& node);
 // Whether it changes nothing but where axes are: a view, Transpose, Expand.
 bool is_view(const Node& node);

@@ -155,11 +155,23 @@ std::size_t DecoderFacts::place(const std::string& value) const {
   return node ? view_->place_of(*node) + 1 : 0;
 }
 
-std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Dim>& from, const std::vector<Dim>& to, int axis) {
+std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Dim>& from, const std::vector<Dim>& to, int axis,
+                                 bool in_runs) {
   DimTable& dims = facts.dims();
   const Dim behind = dims.product(std::span(from).subspan(axis + 1));
-  for (int i = 0; i < static_cast<int>(to.size()); ++i)
-    if (facts.extents().spans(to[i]).value_or(false) && dims.equal(behind, dims.product(std::span(to).subspan(i + 1)))) return i;
+  // A token's entries stand beside each other, some along the axis and the others behind it.
+  const auto of_token = [&](const std::vector<Dim>& shape, int at) -> std::optional<Dim> {
+    const auto extent = facts.extents().of(shape[at]);
+    if (!extent || extent->tokens != 1 || extent->given != 0) return std::nullopt;
+    return dims.mul(dims.constant(extent->factor), dims.product(std::span(shape).subspan(at + 1)));
+  };
+  const auto run = in_runs ? of_token(from, axis) : std::nullopt;
+  for (int i = 0; i < static_cast<int>(to.size()); ++i) {
+    if (!facts.extents().spans(to[i]).value_or(false)) continue;
+    if (dims.equal(behind, dims.product(std::span(to).subspan(i + 1)))) return i;
+    const auto other = run ? of_token(to, i) : std::nullopt;
+    if (other && dims.equal(*run, *other)) return i;
+  }
   return std::nullopt;
 }
 
@@ -275,7 +287,8 @@ absl::StatusOr<std::string> PositionSide::sizes(const Node& node, const std::vec
     if (!numbers.empty()) parts.push_back(work_.writer.ints(numbers));
     numbers.clear();
   };
-  bool open = like != nullptr;  // whether a -1 may still stand
+  if (int_attribute(node, "allowzero", 0) != 0) like = nullptr;  // a 0 copies no size there
+  bool open = like != nullptr;                                   // whether a -1 may still stand
   for (std::size_t i = 0; i < dims.size(); ++i) {
     const auto extent = work_.facts.extents().of(dims[i]);
     const bool same = like && i < like->size() && work_.facts.dims().equal((*like)[i], dims[i]) && like_axes[i] == axes[i];
@@ -354,6 +367,8 @@ absl::StatusOr<std::string> PositionSide::rows(const Node& reader, const std::st
   if (!work_.own_indices || !tells_index(value)) index = RowIndex::kOfPlace;
   if (const auto it = rows_.find({value, axis, index}); it != rows_.end()) return it->second;
   const auto extent = work_.facts.extents().of((*work_.facts.shape(value))[axis]);
+  absl::StatusOr<std::string> repeated = rows_of_repeated(value, axis);
+  if (!repeated.ok() || !repeated->empty()) return repeated.ok() ? rows_[{value, axis, index}] = *std::move(repeated) : repeated;
   if (!extent || !extent->is_tokens())
     return cannot_cache(reader, fmt::format("axis {} of '{}', of size {}, has not one entry a position", axis, value,
                                             work_.facts.dims().to_string((*work_.facts.shape(value))[axis])));
@@ -371,6 +386,25 @@ absl::StatusOr<std::string> PositionSide::rows(const Node& reader, const std::st
                                            reader.name, reader.op_type));
   if (made.empty()) made = rows_of_place(value, axis);
   return rows_[{value, axis, index}] = made;
+}
+
+// Of rows that are all alike, and of batches beside each other, as many as there are new tokens. "": they are not known to be.
+absl::StatusOr<std::string> PositionSide::rows_of_repeated(const std::string& value, int axis) {
+  const DecoderFacts& facts = work_.facts;
+  const auto extent = facts.extents().of((*facts.shape(value))[axis]);
+  const Node* node = facts.producer(value);
+  if (!node || !extent || extent->tokens != 1 || extent->is_tokens() || !node->domain.empty()) return "";
+  const bool filled = node->op_type == "ConstantOfShape";
+  if (!filled && node->op_type != "Expand") return "";
+  const int before = filled ? -1 : axis - facts.rank(value) + facts.rank(node->inputs[0]);
+  if (before >= 0 && facts.dims().value((*facts.shape(node->inputs[0]))[before]) != 1) return "";
+  Axes all(facts.rank(value), Axis::kAll);
+  all[axis] = Axis::kNew;
+  absl::StatusOr<std::string> shape = sizes(*node, *facts.shape(value), all, nullptr, {});
+  if (!shape.ok()) return shape;
+  Node copy = *node;
+  copy.inputs.back() = *std::move(shape);
+  return work_.writer.copy(std::move(copy)).outputs[0];
 }
 
 // The rows of what an operator makes are what it makes of rows, where it treats each alone. "": it is not known to.
