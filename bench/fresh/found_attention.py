@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many attentions, norms and rotary embeddings are found of those that bench/fresh/export_attention.py's models have, and what the result takes.
 
-    python bench/fresh/found_attention.py FOLDER --binary build/release/tools/saturate [FILE ...] [--turns 9] [--options "--target ort-cpu@1.31"]
+    python bench/fresh/found_attention.py FOLDER [FILE ...] --binary build/release/tools/saturate [--turns 9] [--options "--target ort-cpu@1.31"]
 
 Of each export of FOLDER one row: found of existing, operators, how far ONNX Runtime's outputs lie apart, and the ratio of times there (one thread,
 in turns, medians). `saturate explain` says why one is missed. Status 1: one differs, is refused, or takes more than --slower.

@@ -163,3 +163,18 @@ def test_a_case_of_size_0_that_the_runtime_computes_otherwise_is_no_case_there(t
     (judge,) = report["judges"]
     assert {case["sizes"]["t"] for case in of_kind("empty")} == {0, 2}  # it refuses an empty batch
     assert judge["verdict"] == "equal" and judge["cases"] == len(of_kind("usual", "near 0", "long"))
+
+
+def test_inputs_that_it_takes_are_looked_for_where_it_takes_none_of_ours(tmp_path):
+    """A mask may be shorter than past and new keys together by the standard, and not in ONNX Runtime."""
+    heads = lambda name, length: value(name, TensorProto.FLOAT, ["batch", 3, length, 8])  # noqa: E731
+    nodes = [helper.make_node("Neg", ["q"], ["n"]), helper.make_node("Neg", ["n"], ["r"]),
+             helper.make_node("Attention", ["r", "k", "v", "mask", "past_k", "past_v"], ["y", "now_k", "now_v"], scale=0.5)]
+    inputs = [heads("q", "new"), heads("k", "new"), heads("v", "new"), value("mask", TensorProto.FLOAT, ["new", "masked"]), heads("past_k", "past"),
+              heads("past_v", "past")]
+    outputs = [heads("y", "new"), heads("now_k", "all"), heads("now_v", "all")]
+    onnx.save(make_model(nodes, inputs, outputs, opset=24, ir_version=11), tmp_path / "m.onnx")
+    out = run_ok(tmp_path / "m.onnx", tmp_path / "out.onnx", "--report", tmp_path / "r.json", *THERE)
+    assert f"verified in ONNX Runtime {RELEASE} and here, " in said(out)
+    (judge,) = json.loads((tmp_path / "r.json").read_text())["verify"]["judges"]
+    assert judge["verdict"] == "equal" and judge["cases"] >= 2

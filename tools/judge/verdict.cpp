@@ -125,7 +125,7 @@ class Hearing {
   bool hear(VerifyReport& report) {
     if (const absl::Status s = reference_.load(); !s.ok())
       return is_over() ? out_of_time() : not_judged(s, "it refuses the original: " + std::string(s.message()));
-    return take_inputs(report) && run_original() && compare_at(JudgeLevel::kNone) && compare_at(JudgeLevel::kAll);
+    return take_inputs(report) && run_original(report) && compare_at(JudgeLevel::kNone) && compare_at(JudgeLevel::kAll);
   }
 
   bool not_judged(const absl::Status& status, std::string message) {
@@ -150,28 +150,38 @@ class Hearing {
       for (std::size_t i = 0; i < report.inputs.size(); ++i)
         if (is_judged(report.cases[i].kind)) keep(report.inputs[i], report.cases[i]);
     if (!inputs_.empty()) return true;
-    VerifyOptions search = asked_;
-    search.keep_inputs = true;
-    search.runtime = {"onnxruntime", [this](const Model& model) { return opened(model); }};
-    VerifyReport found = saturate::verify(original_, result_, search);
+    VerifyReport found = search_there();
+    if (found.status == VerifyStatus::kDifferent) return differs(found);
     if (found.status != VerifyStatus::kEqual) {
       cancelled = found.status == VerifyStatus::kCancelled;
-      if (found.status == VerifyStatus::kDifferent) {
-        failed_on = found.failed_on;
-        failed_kind = found.failed_kind;
-        breaks = found.breaks;
-        return fault(JudgeLevel::kNone, found.message);
-      }
       verdict_.message = found.message;
       searched = found.status;
       return false;
     }
-    for (std::size_t i = 0; i < found.inputs.size(); ++i) keep(std::move(found.inputs[i]), found.cases[i]);
+    keep_all(found);
     if (report.status != VerifyStatus::kEqual) {  // nothing was compared here
       found.inputs.clear();
       report = std::move(found);
     }
     return true;
+  }
+
+  VerifyReport search_there() {
+    VerifyOptions search = asked_;
+    search.keep_inputs = true;
+    search.runtime = {"onnxruntime", [this](const Model& model) { return opened(model); }};
+    return saturate::verify(original_, result_, search);
+  }
+
+  bool differs(const VerifyReport& found) {
+    failed_on = found.failed_on;
+    failed_kind = found.failed_kind;
+    breaks = found.breaks;
+    return fault(JudgeLevel::kNone, found.message);
+  }
+
+  void keep_all(VerifyReport& found) {
+    for (std::size_t i = 0; i < found.inputs.size(); ++i) keep(std::move(found.inputs[i]), found.cases[i]);
   }
 
   absl::StatusOr<RunOnce> opened(const Model& model) {
@@ -192,14 +202,30 @@ class Hearing {
     return not_judged(absl::OkStatus(), fmt::format("it had no answer within {:.6g} s; --time-limit gives more", asked_.seconds));
   }
 
-  // What is compared with. Inputs that the original does not take there are left out.
-  bool run_original() {
+  // What is compared with. Inputs that the original does not take there are left out; where none is taken, others are looked for there: a
+  // runtime may want sizes to fit that nothing here asks of them.
+  bool run_original(VerifyReport& report) {
+    const absl::Status refusal = run_taken();
+    if (absl::IsCancelled(refusal)) return not_judged(refusal, "");
+    if (inputs_.empty() && is_over()) return out_of_time();
+    if (!inputs_.empty()) return true;
+    if (report.status == VerifyStatus::kEqual && asked_.inputs.empty() && report.around.empty()) {
+      VerifyReport found = search_there();
+      if (found.status == VerifyStatus::kDifferent) return differs(found);
+      if (found.status == VerifyStatus::kEqual) keep_all(found);
+      if (!inputs_.empty() && !absl::IsCancelled(run_taken()) && !inputs_.empty()) return true;
+    }
+    return not_judged(refusal, "it does not run the original: " + std::string(refusal.message()));
+  }
+
+  // The first refusal.
+  absl::Status run_taken() {
     std::vector<Inputs> taken;
     std::vector<GivenCase> given;
     absl::Status first_refusal;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       absl::StatusOr<Ran> ran = reference_.run(inputs_[i], {asked_.memory, deadline(asked_.seconds + judge_.hang_seconds())});
-      if (absl::IsCancelled(ran.status())) return not_judged(ran.status(), "");
+      if (absl::IsCancelled(ran.status())) return ran.status();
       if (!ran.ok()) {
         if (first_refusal.ok()) first_refusal = ran.status();
         continue;
@@ -214,8 +240,7 @@ class Hearing {
     given_ = std::move(given);
     verdict_.cases = inputs_.size();
     if (alone_) reference_.drop();
-    if (inputs_.empty() && is_over()) return out_of_time();
-    return !inputs_.empty() || not_judged(first_refusal, "it does not run the original: " + std::string(first_refusal.message()));
+    return first_refusal;
   }
 
   // Whether the original gives there what it gives here: of a size of 0 the runtime may leave an output as the memory was (the last state
