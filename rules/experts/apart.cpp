@@ -29,26 +29,54 @@ class ApartFinder {
 
   // Regions for each place where scores may be had, the nearest to the choice first.
   std::optional<ExpertRegion> find(Id top, Id scores) {
+    region_.scores = scores;
+    if (!take_sizes(top, scores) || !find_input(scores)) return std::nullopt;
+    find_behind(top);
+    return nearest_layers() ? std::optional(std::move(region_)) : std::nullopt;
+  }
+
+  // Regions for each place where weights may be had, the nearest to the experts first.
+  std::vector<ExpertRegion> find_by_choice(Id top) {
+    const auto made = maker_of(g_, top);
+    if (!made || !is_of_standard(*made->key, "TopK") || !take_sizes(top, made->children[0]) || !find_router_input(made->children[0]))
+      return {};
+    for (const NodeId n : e_.class_users(top))
+      if (const Id user = e_.find(e_.class_of(n)); g_.facts(user).kind == Facts::Kind::kTensor && g_.facts(user).dtype == DType::kInt64)
+        region_.choice = user;
+    if (region_.choice == kNone) return {};
+    find_behind(top);
+    std::vector<ExpertRegion> out;
+    const ExpertRegion all = region_;
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+      const auto rows = rows_of(*it);
+      if (!rows || g_.dims().value(g_.facts(*it).shape->back()) != region_.chosen || !g_.dims().equal(*rows, region_.tokens)) continue;
+      region_ = all, region_.weights = *it;
+      if (nearest_layers()) out.push_back(std::move(region_));
+    }
+    return out;
+  }
+
+ private:
+  bool take_sizes(Id top, Id scores) {
     const auto made = maker_of(g_, top);
     const auto chosen = g_.value(made->children[1]);
     const auto rows = rows_of(scores);
-    if (!chosen || chosen->size() != 1 || chosen->dtype() != DType::kInt64 || !rows) return std::nullopt;
-    region_.scores = scores, region_.tokens = *rows, region_.chosen = chosen->data<std::int64_t>()[0];
+    if (!chosen || chosen->size() != 1 || chosen->dtype() != DType::kInt64 || !rows) return false;
+    region_.tokens = *rows, region_.chosen = chosen->data<std::int64_t>()[0];
     region_.experts = g_.dims().value(g_.facts(scores).shape->back()).value_or(0);
-    if (region_.experts < 2 || region_.experts > static_cast<std::int64_t>(kMostExperts) || region_.chosen < 1 ||
-        region_.chosen > region_.experts || !find_input())
-      return std::nullopt;
-    find_behind(top);
+    return region_.experts >= 2 && region_.experts <= static_cast<std::int64_t>(kMostExperts) && region_.chosen >= 1 &&
+           region_.chosen <= region_.experts;
+  }
+  // The sum that is furthest behind the choice, and its layers; what lies behind it is no result.
+  bool nearest_layers() {
     for (auto it = region_.results.rbegin(); it != region_.results.rend(); ++it) {
       region_.picked.clear(), region_.inside.clear();
       if (!find_layers(*it)) continue;
       region_.results.erase(it.base(), region_.results.end());
-      return std::move(region_);
+      return true;
     }
-    return std::nullopt;
+    return false;
   }
-
- private:
   bool is_known(Id id) const { return g_.facts(id).constant || g_.facts(id).content || g_.facts(id).kind == Facts::Kind::kAbsent; }
   bool is_float(Id id) const { return g_.facts(id).kind == Facts::Kind::kTensor && is_floating(g_.facts(id).dtype); }
   std::optional<Dim> rows_of(Id id) const {
@@ -68,8 +96,7 @@ class ApartFinder {
   }
 
   // Tokens are what the router's product reads, or what that is a view of.
-  bool find_input() {
-    Id at = region_.scores;
+  bool find_input(Id at) {
     for (int steps = 0; steps < 4; ++steps) {
       if (const auto product = product_at(at)) {
         inputs_ = back_through_views(g_, product->data, false);
@@ -86,6 +113,19 @@ class ApartFinder {
       const auto from = std::find_if(made->children.begin(), made->children.end(), [&](Id c) { return !is_known(c); });
       if (from == made->children.end()) return false;
       at = e_.find(*from);
+    }
+    return false;
+  }
+  // The same of the nearest product that gives scores of all experts.
+  bool find_router_input(Id from) {
+    std::vector<Id> order{e_.find(from)};
+    std::set<Id> seen{order[0]};
+    for (std::size_t i = 0; i < order.size() && i < kMostBeside; ++i) {
+      const Facts& f = g_.facts(order[i]);
+      if (product_at(order[i]) && f.shape && g_.dims().value(f.shape->back()) == region_.experts) return find_input(order[i]);
+      if (const auto made = maker_of(g_, order[i]))
+        for (const Id c : made->children)
+          if (!is_known(c) && seen.insert(e_.find(c)).second) order.push_back(e_.find(c));
     }
     return false;
   }
@@ -111,14 +151,14 @@ class ApartFinder {
   }
 
   void find_behind(Id top) {
-    std::vector<Id> order{e_.find(top)};
-    behind_.insert(order[0]);
-    for (std::size_t i = 0; i < order.size() && order.size() < kMostBehindTop; ++i)
-      for (const NodeId n : e_.class_users(order[i])) {
+    order_ = {e_.find(top)};
+    behind_.insert(order_[0]);
+    for (std::size_t i = 0; i < order_.size() && order_.size() < kMostBehindTop; ++i)
+      for (const NodeId n : e_.class_users(order_[i])) {
         const Id user = e_.find(e_.class_of(n));
         if (behind_.contains(user) || !may_follow(user)) continue;
         behind_.insert(user);
-        order.push_back(user);
+        order_.push_back(user);
         const auto rows = rows_of(user);
         if (rows && g_.dims().value(g_.facts(user).shape->back()) == region_.hidden && g_.dims().equal(*rows, region_.tokens))
           region_.results.push_back(user);
@@ -139,7 +179,7 @@ class ApartFinder {
     while (!open.empty()) {
       const Id at = open.back();
       open.pop_back();
-      if (is_known(at) || is_input(at) || at == region_.scores) continue;
+      if (is_known(at) || is_input(at) || at == region_.scores || at == region_.weights || at == region_.choice) continue;
       region_.inside.push_back(at);
       if (product_at(at)) {
         out.push_back(at);
@@ -211,6 +251,7 @@ class ApartFinder {
   const EGraph& e_;
   ExpertRegion region_;
   std::vector<Id> inputs_;
+  std::vector<Id> order_;  // what follows from the choice, the nearest first
   std::set<Id> behind_;
   std::set<Id> beside_;  // others may be so later, when more is known to follow from the choice
 };
@@ -280,10 +321,13 @@ class Order {
       return true;
     };
     bool all = add(region_.input, [&](std::int64_t) { return draw.between(-1, 1); });
-    all = all && add(region_.scores, [&](std::int64_t i) {
-            const std::int64_t expert = first + i / region_.experts;
-            return i % region_.experts == std::min(expert, region_.experts - 1) ? 60.0 : draw.between(-1, 1);
-          });
+    const auto expert_of = [&](std::int64_t token) { return std::min(first + token, region_.experts - 1); };
+    if (region_.scores != kNone)
+      all = all && add(region_.scores,
+                       [&](std::int64_t i) { return i % region_.experts == expert_of(i / region_.experts) ? 60.0 : draw.between(-1, 1); });
+    else
+      all = all && add(region_.weights, [&](std::int64_t i) { return i % region_.chosen == 0 ? 1.0 : 0.0; }) &&
+            choose(run, [&](std::int64_t token, std::int64_t k) { return (expert_of(token) + k) % region_.experts; });
     for (const Picked& p : region_.picked)
       for (std::size_t i = 0; i < p.apart.size(); ++i) {
         const double by = bit >= 0 && (i >> bit & 1) != 0 ? 1.25 : 1;
@@ -297,11 +341,23 @@ class Order {
     return {it->second.span<double>().begin(), it->second.span<double>().end()};
   }
 
+  bool choose(Run& run, const std::function<std::int64_t(std::int64_t, std::int64_t)>& expert) const {
+    Shape dims;
+    for (const Dim d : *g_.facts(region_.choice).shape) dims.push_back(g_.dims().evaluate(d, run.sizes).value_or(0));
+    if (!checked_elements(dims)) return false;
+    Tensor t(DType::kInt64, dims);
+    for (std::int64_t i = 0; i < t.size(); ++i) t.mutable_as<std::int64_t>()[i] = expert(i / region_.chosen, i % region_.chosen);
+    run.given[region_.choice] = std::move(t);
+    return true;
+  }
+
   const OnnxEGraph& g_;
   ExpertRegion& region_;
 };
 
 }  // namespace
+
+std::vector<ExpertRegion> experts_apart_by_choice(const OnnxEGraph& g, Id top) { return ApartFinder(g).find_by_choice(top); }
 
 bool order_experts(const OnnxEGraph& g, ExpertRegion& region) { return Order(g, region).order(); }
 

@@ -26,12 +26,12 @@ class Draws {
   // Of experts that stand apart each must be met, or the sum of some would do.
   void draw_all() {
     const auto sizes = sizes_to_draw(g_, region_.tokens);
-    const std::size_t rounds = region_.scores == kNone ? sizes.size() : kMostRounds;
+    const std::size_t rounds = region_.stands_apart() ? kMostRounds : sizes.size();
     for (std::size_t round = 0; round < rounds && !(drawn_.size() >= kRounds && all_met()); ++round) {
       Drawn d;
       d.run.sizes = sizes[round % sizes.size()];
       d.tokens = g_.dims().evaluate(region_.tokens, d.run.sizes).value_or(0);
-      const std::int64_t more = region_.scores == kNone || drawn_.empty() ? elements(d.tokens) : 0;
+      const std::int64_t more = !region_.stands_apart() || drawn_.empty() ? elements(d.tokens) : 0;
       if (d.tokens < 1 || room_ < more) continue;
       if (!draw(d, round) || !run_region(g_, region_.results, d.run)) continue;
       room_ -= more;
@@ -39,7 +39,7 @@ class Draws {
       drawn_.push_back(std::move(d));
     }
   }
-  bool all_met() const { return region_.scores == kNone || static_cast<std::int64_t>(met_.size()) == region_.experts; }
+  bool all_met() const { return !region_.stands_apart() || static_cast<std::int64_t>(met_.size()) == region_.experts; }
   std::int64_t elements(std::int64_t tokens) const {
     std::int64_t all = 0;
     for (const Picked& p : region_.picked)
@@ -60,9 +60,9 @@ class Draws {
   // Every other token is so long that what limits cut off is reached.
   bool draw(Drawn& d, std::size_t round) {
     Draw draw(31 + round);
-    const bool apart = region_.scores != kNone;
-    auto x = tensor_for(region_.input, d.run), w = tensor_for(apart ? region_.scores : region_.weights, d.run);
-    if (!x || !w || x->size() != d.tokens * region_.hidden || w->size() != d.tokens * (apart ? region_.experts : region_.chosen))
+    const bool apart = region_.stands_apart(), scored = region_.scores != kNone;
+    auto x = tensor_for(region_.input, d.run), w = tensor_for(scored ? region_.scores : region_.weights, d.run);
+    if (!x || !w || x->size() != d.tokens * region_.hidden || w->size() != d.tokens * (scored ? region_.experts : region_.chosen))
       return false;
     double* to = x->mutable_as<double>();
     for (std::int64_t i = 0; i < x->size(); ++i) {
@@ -70,9 +70,10 @@ class Draws {
       to[i] = draw.between(-1.5, 1.5) * (is_long ? 2 * most_ + 2 : 1);
     }
     to = w->mutable_as<double>();
-    for (std::int64_t i = 0; i < w->size(); ++i) to[i] = apart ? draw.between(-3, 3) : draw.between(0.1, 1);
-    if (apart) send_to_unmet(std::span(to, static_cast<std::size_t>(w->size())));
-    d.run.given[region_.input] = *std::move(x), d.run.given[apart ? region_.scores : region_.weights] = *std::move(w);
+    for (std::int64_t i = 0; i < w->size(); ++i) to[i] = scored ? draw.between(-3, 3) : draw.between(0.1, 1);
+    if (apart && !scored && !choose(d)) return false;
+    if (scored) send_to_unmet(std::span(to, static_cast<std::size_t>(w->size())));
+    d.run.given[region_.input] = *std::move(x), d.run.given[scored ? region_.scores : region_.weights] = *std::move(w);
     for (const Picked& p : region_.picked)
       for (const Id id : p.apart.empty() ? std::vector{p.id} : p.apart) {
         if (apart && !drawn_.empty()) {
@@ -99,8 +100,25 @@ class Draws {
       }
     }
   }
+  // Sends each token to an expert that was not met yet, and to those behind it.
+  bool choose(Drawn& d) const {
+    auto like = tensor_for(region_.choice, d.run);
+    if (!like || like->size() != d.tokens * region_.chosen) return false;
+    Tensor choice(DType::kInt64, like->dims());
+    std::int64_t next = 0;
+    for (std::int64_t i = 0; i < choice.size(); ++i, ++next) {
+      while (i % region_.chosen == 0 && next < region_.experts && met_.contains(next)) ++next;
+      choice.mutable_as<std::int64_t>()[i] = next % region_.experts;
+    }
+    d.run.given[region_.choice] = std::move(choice);
+    return true;
+  }
   void note_met(const Drawn& d) {
-    if (region_.scores == kNone) return;
+    if (!region_.stands_apart()) return;
+    if (region_.scores == kNone) {
+      for (const std::int64_t e : d.run.given.at(region_.choice).span<std::int64_t>()) met_.insert(e);
+      return;
+    }
     const std::span<const double> scores = d.run.given.at(region_.scores).span<double>();
     const auto experts = static_cast<std::size_t>(region_.experts);
     for (std::size_t t = 0; t < scores.size() / experts; ++t)

@@ -38,6 +38,7 @@ Spelling spelled(const OnnxEGraph& g, const ExpertRegion& region) {
   for (const Picked& p : region.picked)
     for (const Id id : p.apart.empty() ? std::vector{p.id} : p.apart) add(id);
   for (const Id id : {region.input, region.weights == kNone ? region.scores : region.weights}) add(id);
+  if (region.stands_apart() && region.choice != kNone) add(region.choice);
   reading.inside = region.results;
   Spelling out = spelling_of(g, Region{{}, {reading}});
   // Which border is which belongs to it: experts that stand apart are told from each other by their order.
@@ -64,15 +65,27 @@ std::optional<Mixture> mixture_in(const OnnxEGraph& g, const ExpertRegion& regio
       [&](const Mixture& m, const Spelling& from, const Spelling& to) { return moved_to(g, m, from, to); });
 }
 
+// Where experts stand apart. Whether they are written in the router's order is asked last: it takes most runs.
+std::optional<FoundMixture> found_apart(const OnnxEGraph& g, Id top, FoundMixtures& found) {
+  for (const bool in_order : {true, false}) {
+    const auto mixture = [&](ExpertRegion& region) {
+      return in_order || order_experts(g, region) ? mixture_in(g, region, found) : std::nullopt;
+    };
+    for (const Id scores : scores_before(g, top))
+      if (auto region = experts_apart(g, top, scores))
+        if (auto m = mixture(*region)) {
+          const bool normalized = m->normalized;
+          return FoundMixture{*std::move(region), *std::move(m), {scores, normalized, 1}};
+        }
+    for (ExpertRegion& region : experts_apart_by_choice(g, top))
+      if (is_never_negative(g, region.weights))
+        if (auto m = mixture(region)) return FoundMixture{std::move(region), *std::move(m), {kNone, false, 1}};
+  }
+  return std::nullopt;
+}
+
 std::optional<FoundMixture> found_in(const OnnxEGraph& g, Id at, FoundMixtures& found) {
-  for (const Id scores : scores_before(g, at))
-    if (auto region = experts_apart(g, at, scores)) {
-      auto mixture = mixture_in(g, *region, found);
-      if (!mixture && order_experts(g, *region)) mixture = mixture_in(g, *region, found);
-      if (!mixture) continue;
-      const bool normalized = mixture->normalized;
-      return FoundMixture{*std::move(region), *std::move(mixture), {scores, normalized, 1}};
-    }
+  if (auto apart = found_apart(g, at, found)) return apart;
   auto region = experts_around(g, at);
   if (!region) return std::nullopt;
   auto mixture = mixture_in(g, *region, found);

@@ -30,15 +30,18 @@ struct ExpertRegion {
   std::vector<Picked> picked;
   Id input = kNone;         // [.., hidden], of `tokens` rows
   Id weights = kNone;       // [tokens, chosen]
-  Id scores = kNone;        // in place of weights, where experts stand apart: [.., experts], of `tokens` rows
+  Id scores = kNone;        // where experts stand apart, in place of weights and choice, or none: [.., experts], of `tokens` rows
   std::vector<Id> results;  // what may be the sum, [.., hidden], of `tokens` rows
   std::vector<Id> inside;
+  bool stands_apart() const { return !picked.empty() && !picked.front().apart.empty(); }
 };
 // The region behind the choice that picks these rows; nullopt: there is none.
 std::optional<ExpertRegion> experts_around(const OnnxEGraph& g, Id gather);
 // The region behind this TopK, where each expert has operators of its own, in the order of these; and where its scores may be had, the
 // furthest from it first.
 std::optional<ExpertRegion> experts_apart(const OnnxEGraph& g, Id top, Id scores);
+// The same behind the choice that it makes, and weights of whatever function: for each place where these may be had.
+std::vector<ExpertRegion> experts_apart_by_choice(const OnnxEGraph& g, Id top);
 // Puts experts that stand apart in the router's order, by running the region; false: it cannot be told, or is so already.
 bool order_experts(const OnnxEGraph& g, ExpertRegion& region);
 std::vector<Id> scores_before(const OnnxEGraph& g, Id top);

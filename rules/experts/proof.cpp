@@ -71,6 +71,10 @@ class Prover {
       if (region_.scores == kNone) {
         const auto drawn = d.run.given.at(region_.weights).span<double>();
         d.weights.assign(drawn.begin(), drawn.end());
+        if (region_.stands_apart()) {
+          const auto choice = d.run.given.at(region_.choice).span<std::int64_t>();
+          d.experts.assign(choice.begin(), choice.end());
+        }
         continue;
       }
       const auto scores = d.run.given.at(region_.scores).span<double>();

@@ -57,6 +57,13 @@ APART = {
     "a loop, weights that are not normalized": dict(route="plain"),
     "all tokens, weights that are not normalized": dict(form="dense", route="plain"),
     "all tokens by many": dict(form="dense", experts=9, k=2),
+    "a loop by Sigmoids": dict(route="sigmoid"),
+    "a loop by Sigmoids in another order": dict(route="sigmoid", order=[2, 0, 3, 1], biases=True),
+    "a loop, corrected": dict(route="corrected", shared=True),
+    "a loop by groups": dict(route="grouped", experts=8, k=3),
+    "all tokens by Sigmoids": dict(form="dense", route="sigmoid"),
+    "all tokens, corrected, in another order": dict(form="dense", route="corrected", order=[3, 1, 0, 2], k=1),
+    "all tokens by groups": dict(form="dense", route="grouped", experts=8, k=2, shared=True),
     "all tokens with a shared expert": dict(form="dense", shared=True, route="softmax behind"),
 }
 OTHERS = {
@@ -106,13 +113,13 @@ def test_is_found(name, tmp_path):
 def test_experts_that_stand_apart(name, tmp_path):
     model = mixtures.apart(**APART[name])
     result = count(optimized(model, tmp_path))
-    left = {"NonZero", "OneHot", "ScatterElements"} | ({"TopK", "Softmax"} if is_normalized(APART[name]) else set())
+    left = {"NonZero", "OneHot", "GatherND"} | ({"TopK", "Softmax", "ScatterElements"} if is_normalized(APART[name]) else set())
     assert result["MoE"] == 1 and not set(result) & left, result
     same(model, tmp_path)
 
 
 @pytest.mark.parametrize("form", ["loop", "dense"])
-@pytest.mark.parametrize("words", [dict(wrong="an expert less"), dict(route="sigmoid"), dict(kind="tanh")])
+@pytest.mark.parametrize("words", [dict(wrong="an expert less"), dict(wrong="an expert less", route="sigmoid"), dict(route="signed"), dict(kind="tanh"), dict(kind="tanh", route="corrected")])
 def test_what_is_almost_one_is_left(form, words, tmp_path):
     model = mixtures.apart(form=form, **words)
     assert count(optimized(model, tmp_path))["MoE"] == 0
