@@ -36,27 +36,64 @@ class ApartFinder {
   }
 
   // Regions for each place where weights may be had, the nearest to the experts first.
-  std::vector<ExpertRegion> find_by_choice(Id top) {
-    const auto made = maker_of(g_, top);
-    if (!made || !is_of_standard(*made->key, "TopK") || !take_sizes(top, made->children[0]) || !find_router_input(made->children[0]))
-      return {};
-    for (const NodeId n : e_.class_users(top))
-      if (const Id user = e_.find(e_.class_of(n)); g_.facts(user).kind == Facts::Kind::kTensor && g_.facts(user).dtype == DType::kInt64)
-        region_.choice = user;
-    if (region_.choice == kNone) return {};
-    find_behind(top);
+  std::vector<ExpertRegion> find_by_choice(Id at) {
+    if (!take_choice(at) || !find_router_input(region_.choice)) return {};
+    find_behind(region_.choice == e_.find(maker_of(g_, at)->children[0]) ? region_.choice : at);
     std::vector<ExpertRegion> out;
     const ExpertRegion all = region_;
-    for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
-      const auto rows = rows_of(*it);
-      if (!rows || g_.dims().value(g_.facts(*it).shape->back()) != region_.chosen || !g_.dims().equal(*rows, region_.tokens)) continue;
-      region_ = all, region_.weights = *it;
+    for (const Id weights : weights_around()) {
+      region_ = all, region_.weights = weights;
       if (nearest_layers()) out.push_back(std::move(region_));
     }
     return out;
   }
 
  private:
+  // The choice that a TopK makes, or that a OneHot spreads which no TopK has made.
+  bool take_choice(Id at) {
+    const auto made = maker_of(g_, at);
+    if (!made) return false;
+    if (is_of_standard(*made->key, "TopK")) {
+      if (!take_sizes(at, made->children[0])) return false;
+      for (const NodeId n : e_.class_users(at))
+        if (const Id user = e_.find(e_.class_of(n)); g_.facts(user).kind == Facts::Kind::kTensor && g_.facts(user).dtype == DType::kInt64)
+          region_.choice = user;
+      return region_.choice != kNone;
+    }
+    region_.choice = e_.find(made->children[0]);
+    const auto from = maker_of(g_, back_through_views(g_, region_.choice, false).back());
+    const Facts& f = g_.facts(region_.choice);
+    const auto experts = g_.value(made->children[1]);
+    if (!from || is_of_standard(*from->key, "TopK") || !experts || experts->size() != 1 || experts->dtype() != DType::kInt64 ||
+        f.dtype != DType::kInt64 || !f.shape || f.shape->size() < 2)
+      return false;
+    region_.tokens = g_.dims().product(std::span(*f.shape).first(f.shape->size() - 1));
+    region_.chosen = g_.dims().value(f.shape->back()).value_or(0), region_.experts = experts->data<std::int64_t>()[0];
+    return has_sizes();
+  }
+  bool has_sizes() const {
+    return region_.experts >= 2 && region_.experts <= static_cast<std::int64_t>(kMostExperts) && region_.chosen >= 1 &&
+           region_.chosen <= region_.experts;
+  }
+  bool may_be_weights(Id id) const {
+    const auto rows = rows_of(id);
+    return rows && g_.dims().value(g_.facts(id).shape->back()) == region_.chosen && g_.dims().equal(*rows, region_.tokens);
+  }
+  // What may be weights, behind the choice or beside what follows from it; the nearest to the experts first.
+  std::vector<Id> weights_around() const {
+    std::vector<Id> out;
+    const auto add = [&](Id id) {
+      if (may_be_weights(id) && std::find(out.begin(), out.end(), id) == out.end()) out.push_back(id);
+    };
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+      add(*it);
+      if (const auto made = maker_of(g_, *it))
+        for (const Id c : made->children)
+          if (!is_known(c) && !behind_.contains(e_.find(c)))
+            for (const Id view : back_through_views(g_, c, false)) add(view);
+    }
+    return out;
+  }
   bool take_sizes(Id top, Id scores) {
     const auto made = maker_of(g_, top);
     const auto chosen = g_.value(made->children[1]);
@@ -64,8 +101,7 @@ class ApartFinder {
     if (!chosen || chosen->size() != 1 || chosen->dtype() != DType::kInt64 || !rows) return false;
     region_.tokens = *rows, region_.chosen = chosen->data<std::int64_t>()[0];
     region_.experts = g_.dims().value(g_.facts(scores).shape->back()).value_or(0);
-    return region_.experts >= 2 && region_.experts <= static_cast<std::int64_t>(kMostExperts) && region_.chosen >= 1 &&
-           region_.chosen <= region_.experts;
+    return has_sizes();
   }
   // The sum that is furthest behind the choice, and its layers; what lies behind it is no result.
   bool nearest_layers() {

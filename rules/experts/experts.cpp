@@ -96,9 +96,10 @@ std::optional<FoundMixture> found_in(const OnnxEGraph& g, Id at, FoundMixtures& 
   return FoundMixture{*std::move(region), *std::move(mixture), *router};
 }
 
-// The experts of which these rows are the first that a choice picks, or that stand apart behind this TopK; null: there are none.
+// The experts of which these rows are the first that a choice picks, or that stand apart behind this TopK or OneHot; null: there are none.
 const FoundMixture* mixture_at(const OnnxEGraph& g, Id at) {
-  const bool apart = !scores_before(g, at).empty();
+  const auto made = maker_of(g, at);
+  const bool apart = made && (is_of_standard(*made->key, "TopK") || is_of_standard(*made->key, "OneHot"));
   const auto choice = apart ? std::optional(g.egraph().find(at)) : choice_of(g, at);
   if (!choice) return nullptr;
   auto& found = g.notes<FoundMixtures>();
@@ -280,7 +281,9 @@ std::vector<NativeRule> native_expert_rules() {
                 {},
                 make_operator,
                 true};
-  rule.patterns = [](OnnxEGraph& g) { return std::vector{over(g, "Gather", 2), over(g, "GatherND", 2), over(g, "TopK", 2, "", 2)}; };
+  rule.patterns = [](OnnxEGraph& g) {
+    return std::vector{over(g, "Gather", 2), over(g, "GatherND", 2), over(g, "TopK", 2, "", 2), over(g, "OneHot", 3)};
+  };
   rule.where = is_mixture;
   auto rules = to_native({std::move(rule)});
   rules[0].makes = {"com.microsoft", "MoE"};

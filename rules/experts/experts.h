@@ -40,8 +40,9 @@ std::optional<ExpertRegion> experts_around(const OnnxEGraph& g, Id gather);
 // The region behind this TopK, where each expert has operators of its own, in the order of these; and where its scores may be had, the
 // furthest from it first.
 std::optional<ExpertRegion> experts_apart(const OnnxEGraph& g, Id top, Id scores);
-// The same behind the choice that it makes, and weights of whatever function: for each place where these may be had.
-std::vector<ExpertRegion> experts_apart_by_choice(const OnnxEGraph& g, Id top);
+// The same behind the choice that it makes, or that a OneHot spreads, and weights of whatever function: for each place where these may be
+// had.
+std::vector<ExpertRegion> experts_apart_by_choice(const OnnxEGraph& g, Id at);
 // Puts experts that stand apart in the router's order, by running the region; false: it cannot be told, or is so already.
 bool order_experts(const OnnxEGraph& g, ExpertRegion& region);
 std::vector<Id> scores_before(const OnnxEGraph& g, Id top);

@@ -61,6 +61,8 @@ APART = {
     "a loop by Sigmoids in another order": dict(route="sigmoid", order=[2, 0, 3, 1], biases=True),
     "a loop, corrected": dict(route="corrected", shared=True),
     "a loop by groups": dict(route="grouped", experts=8, k=3),
+    "a loop, one after the other": dict(route="one after the other"),
+    "all tokens, one after the other": dict(form="dense", route="one after the other", order=[1, 0, 3, 2], shared=True),
     "all tokens by Sigmoids": dict(form="dense", route="sigmoid"),
     "all tokens, corrected, in another order": dict(form="dense", route="corrected", order=[3, 1, 0, 2], k=1),
     "all tokens by groups": dict(form="dense", route="grouped", experts=8, k=2, shared=True),
