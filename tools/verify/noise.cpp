@@ -4,9 +4,13 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <new>
 #include <random>
 #include <set>
+#include <span>
 
+#include "kernels/runtime/buffer.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/verify/widened.h"
@@ -52,36 +56,47 @@ void for_each_move(std::int64_t n, std::uint32_t seed, const F& f) {
 
 // Floats moved by up to one unit in the last place.
 template <typename T>
-Tensor moved(const Tensor& t, std::uint32_t seed) {
-  Tensor out(t.dtype(), t.dims());
-  T* to = reinterpret_cast<T*>(out.mutable_data());
+void move_floats(const Tensor& t, std::uint32_t seed, std::byte* out) {
+  T* to = reinterpret_cast<T*>(out);
   const T* from = t.data<T>();
   constexpr T kUnit = std::numeric_limits<T>::epsilon();
   constexpr T kFactors[] = {1 - kUnit, 1, 1 + kUnit};
   for_each_move(t.size(), seed + 1, [&](std::int64_t i, int by) { to[i] = from[i] * kFactors[by + 1]; });
-  return out;
 }
 
 // float16 and bfloat16 by their bits, away from 0, infinities and NaN.
-Tensor moved_halves(const Tensor& t, std::uint32_t seed) {
-  Tensor out(t.dtype(), t.dims());
+void move_halves(const Tensor& t, std::uint32_t seed, std::byte* out) {
   const auto* from = reinterpret_cast<const std::uint16_t*>(t.bytes().data());
-  auto* to = reinterpret_cast<std::uint16_t*>(out.mutable_data());
+  auto* to = reinterpret_cast<std::uint16_t*>(out);
   const std::uint16_t exponent = t.dtype() == DType::kFloat16 ? 0x7c00 : 0x7f80;
   for_each_move(t.size(), seed + 1, [&](std::int64_t i, int by) {
     const bool moves = (from[i] & 0x7fff) > 1 && (from[i] & 0x7fff) + 1 < exponent;
     to[i] = static_cast<std::uint16_t>(from[i] + (moves ? by : 0));
   });
-  return out;
 }
 
 bool can_move(DType dtype) {
   return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kFloat16 || dtype == DType::kBfloat16;
 }
 
+void move_by_one(const Tensor& t, std::uint32_t seed, std::byte* out) {
+  if (t.dtype() == DType::kFloat) return move_floats<float>(t, seed, out);
+  t.dtype() == DType::kDouble ? move_floats<double>(t, seed, out) : move_halves(t, seed, out);
+}
+
 Tensor moved_by_one(const Tensor& t, std::uint32_t seed) {
-  if (t.dtype() == DType::kFloat) return moved<float>(t, seed);
-  return t.dtype() == DType::kDouble ? moved<double>(t, seed) : moved_halves(t, seed);
+  Tensor out(t.dtype(), t.dims());
+  move_by_one(t, seed, out.mutable_data());
+  return out;
+}
+// In memory of `pool`: fresh memory would be paid for page by page, for each tensor of a run.
+Tensor moved_by_one(const Tensor& t, std::uint32_t seed, BufferPool& pool) {
+  const std::size_t bytes = t.bytes().size();
+  std::shared_ptr<std::byte> out = pool.get(bytes);
+  if (out == nullptr) throw std::bad_alloc();
+  move_by_one(t, seed, out.get());
+  const std::span<const std::byte> view(out.get(), bytes);
+  return Tensor(t.dtype(), t.dims(), std::shared_ptr<const void>(std::move(out)), view);
 }
 
 bool has_floats(const Inputs& inputs) {
@@ -128,11 +143,12 @@ void learn_from_moved_values(const NoiseOf& original, std::uint32_t run, std::ve
   SessionOptions options = original.options;
   options.prepare = false;
   std::uint32_t seed = run;
+  const auto pool = std::make_shared<BufferPool>(true, false);
   options.after_node = [&](const Node& node, std::vector<Value>& made) {
     if (node.inputs.empty() || has(Trait::kMovement, node) || has(Trait::kSelection, node) || node.op_type == "Cast") return;
     for (Value& value : made)
       if (value.is_tensor() && can_move(value.tensor().dtype()) && !is_16_bit_float(value.tensor().dtype()) && value.tensor().size() > 0)
-        value = moved_by_one(value.tensor(), ++seed);
+        value = moved_by_one(value.tensor(), ++seed, *pool);
   };
   learn(original, run_once(original, open_here(options), original.model, original.inputs), noise);
 }
