@@ -102,8 +102,11 @@ bool LocalSearch::can_complete(std::uint32_t node) const {
   return std::all_of(children.begin(), children.end(), [this](std::uint32_t k) { return choice_[k] != kUnchosen; });
 }
 
-// Whether `c` under `node` would depend on itself. Classes placed before `c` can't, as long as the places are up to date.
-bool LocalSearch::makes_cycle(std::uint32_t c, std::uint32_t node, bool places_hold) {
+// Whether `c` under `node` would depend on itself. What lies under a class placed before `c` is placed no later than that class, as long as
+// no class lies there that was moved onto later ones since places were given: so neither can a class placed before all of these.
+bool LocalSearch::makes_cycle(std::uint32_t c, std::uint32_t node, std::uint32_t first_moved) {
+  const std::uint32_t safe = place_[c] == kUnchosen ? 0 : std::min(place_[c], first_moved);
+  meets_later_ = false;
   if (++stamp_ == 0) std::fill(stamps_.begin(), stamps_.end(), 0), stamp_ = 1;
   const auto first = p_.children_of(node);
   for (stack_.assign(first.begin(), first.end()); !stack_.empty();) {
@@ -112,7 +115,8 @@ bool LocalSearch::makes_cycle(std::uint32_t c, std::uint32_t node, bool places_h
     if (k == c) return true;
     if (stamps_[k] == stamp_) continue;
     stamps_[k] = stamp_;
-    if (places_hold && place_[k] != kUnchosen && place_[c] != kUnchosen && place_[k] < place_[c]) continue;
+    if (place_[k] < safe) continue;
+    meets_later_ = meets_later_ || (place_[k] != kUnchosen && place_[k] > place_[c]);
     for (std::uint32_t child : p_.children_of(choice_[k])) stack_.push_back(child);
   }
   return false;
@@ -142,10 +146,12 @@ Price LocalSearch::switch_with_siblings(std::uint32_t c, std::uint32_t node, std
   Price change = switch_to(c, node);
   const auto children = p_.children_of(node);
   if (children.size() != 1 || p_.cost[node] > least_gain()) return change;
+  std::uint32_t first_moved = place_[c];
   for (std::uint32_t n : parents_.of(children[0])) {
     const std::uint32_t sibling = parents_.class_of(n);
     if (sibling == c || !selected(sibling) || choice_[sibling] == n || p_.children_of(n).size() != 1 || p_.cost[n] > least_gain()) continue;
-    if (makes_cycle(sibling, n, false)) continue;
+    if (makes_cycle(sibling, n, first_moved)) continue;
+    const std::uint32_t later = meets_later_ ? place_[sibling] : kUnchosen;
     const std::uint32_t old = choice_[sibling];
     const Price more = switch_to(sibling, n);
     if (more > 0) {
@@ -154,6 +160,7 @@ Price LocalSearch::switch_with_siblings(std::uint32_t c, std::uint32_t node, std
     }
     change += more;
     undo.emplace_back(sibling, old);
+    first_moved = std::min(first_moved, later);
   }
   return change;
 }
@@ -178,10 +185,12 @@ bool LocalSearch::try_groups() {
 bool LocalSearch::try_group(const std::vector<Move>& group) {
   std::vector<Move> undo;
   Price change;
+  std::uint32_t first_moved = kUnchosen;
   for (const auto& [c, node] : group) {
-    if (!selected(c) || choice_[c] == node || !can_complete(node) || makes_cycle(c, node, false)) continue;
+    if (!selected(c) || choice_[c] == node || !can_complete(node) || makes_cycle(c, node, first_moved)) continue;
     undo.emplace_back(c, choice_[c]);
     change += switch_to(c, node);
+    if (meets_later_) first_moved = std::min(first_moved, place_[c]);
   }
   if (gains(change)) {
     cost_ += change;
@@ -231,9 +240,12 @@ void LocalSearch::complete() {
   }
 }
 
-// As rank(), where few classes changed: what is newly selected under one of them has its place. No child is placed after its parent, which
-// is all that makes_cycle() asks; where that would be so, all are ranked anew. Thousands of changes would else take the square of that.
+// As rank(), where few classes changed: what is newly selected under one of them, or was placed after it, has its place. No child is placed
+// after its parent, which is all that makes_cycle() asks. Where many would have to move, all are ranked anew; thousands of changes would
+// else take the square of that.
 void LocalSearch::settle(std::vector<Move> moved) {
+  constexpr int kMostToMove = 256;
+  int to_move = 0;
   for (const auto& [c, before] : moved) {
     const auto gone = p_.children_of(before);
     for (stack_.assign(gone.begin(), gone.end()); !stack_.empty();) {
@@ -253,8 +265,8 @@ void LocalSearch::settle(std::vector<Move> moved) {
     for (stack_.assign(first.begin(), first.end()); !stack_.empty();) {
       const std::uint32_t k = stack_.back();
       stack_.pop_back();
-      if (place_[k] != kUnchosen && place_[k] > place_[c]) return rank();
-      if (place_[k] != kUnchosen) continue;
+      if (place_[k] <= place_[c]) continue;
+      if (place_[k] != kUnchosen && ++to_move > kMostToMove) return rank();
       place_[k] = place_[c];
       for (const std::uint32_t child : p_.children_of(choice_[k])) stack_.push_back(child);
     }

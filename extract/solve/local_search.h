@@ -37,7 +37,8 @@ class LocalSearch {
   Price switch_with_siblings(std::uint32_t c, std::uint32_t node, std::vector<Move>& undo);
   void take_back(std::vector<Move>& undo);
   bool can_complete(std::uint32_t node) const;
-  bool makes_cycle(std::uint32_t c, std::uint32_t node, bool places_hold = true);
+  // `first_moved`: the first place of those that were moved onto later ones and are not settled.
+  bool makes_cycle(std::uint32_t c, std::uint32_t node, std::uint32_t first_moved = kUnchosen);
   bool try_alternatives(std::uint32_t c);
   bool try_groups();
   bool try_group(const std::vector<Move>& group);
@@ -56,6 +57,7 @@ class LocalSearch {
   std::vector<std::uint32_t> place_;  // of selected classes in a topological order, children first
   std::vector<std::uint32_t> order_;
   bool is_order_old_ = false;  // settle() has changed places
+  bool meets_later_ = false;   // the last call of makes_cycle() met a class placed after the one it was asked about
   std::vector<std::uint32_t> stamps_;
   std::vector<std::uint32_t> stack_;  // of the walk that goes on
   std::uint32_t stamp_ = 0;

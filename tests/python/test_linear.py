@@ -71,6 +71,21 @@ def functions(n):
     return helper.make_model(helper.make_graph(nodes, "g", [value("v0")], [value(f"v{n}")]), opset_imports=imports, ir_version=8, functions=made)
 
 
+def normalizations(n):
+    """Behind each other, spelled out, and of the same constants: what one of them would share, all of them would."""
+    nodes, steps = [], "ReduceMean m x axes|Sub d x m|Pow p d two|ReduceMean v p axes|Add w v e|Sqrt s w|Div q d s|Mul r q g|Add y r x"
+    for k in range(n):
+        for step in steps.split("|"):
+            op, out, *inputs = step.split()
+            names = [f"y{k - 1}" if k and i == "x" else i if i in ("x", "axes", "two", "e", "g") else f"{i}{k}" for i in inputs]
+            nodes.append(helper.make_node(op, names, [f"{out}{k}"]))
+    made = model(nodes, [value("x", (2, 3))], [value(f"y{n - 1}", (2, 3))])
+    made.opset_import[0].version = 18
+    constants = [("axes", TensorProto.INT64, [1], [-1]), ("two", F32, [], [2]), ("e", F32, [], [1e-5]), ("g", F32, [3], [0.1, 0.2, 0.3])]
+    made.graph.initializer.extend(helper.make_tensor(*constant) for constant in constants)
+    return made
+
+
 def inputs_with_defaults(n):
     made = many_inputs(n)
     made.graph.initializer.extend(helper.make_tensor(f"i{k}", F32, [2], [k, k + 1]) for k in range(n))
@@ -121,6 +136,7 @@ CASES = {
     "equal inputs": (equal_inputs, 10_000),
     "inputs with defaults": (inputs_with_defaults, 5_000),
     "functions": (functions, 2_500),
+    "normalizations": (normalizations, 1_500),
     "max": (one_node("Max", lambda n: 1), 6_000),
 }
 
