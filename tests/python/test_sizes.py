@@ -94,6 +94,15 @@ def text_line():
     return make_model(nodes, [value("x", FLOAT, ("n", 3, "h", "w"))], [value("y", FLOAT, None)], weights)
 
 
+def carried():
+    """A short convolution that takes its state from call to call, as graphs that are built bring it."""
+    nodes = [node("Gather", ["table", "x"], ["e"]), node("Transpose", ["e"], ["t"], perm=[0, 2, 1]),
+             helper.make_node("CausalConvWithState", ["t", "w", "", "state"], ["y", "next"], domain="com.microsoft", activation="silu")]
+    inputs = [value("x", TensorProto.INT64, ("n", "m")), value("state", FLOAT, ("n", 4, 2))]
+    outputs = [value("y", FLOAT, None), value("next", FLOAT, None)]
+    return make_model(nodes, inputs, outputs, [ones("table", 9, 4), ones("w", 4, 1, 3)], domains=("com.microsoft",))
+
+
 KINDS = {
     "ids": (ids, {"n": (1, ""), "m": (128, "tokens")}),
     "ids of one row": (lambda: ids(shape=("m",)), {"m": (128, "tokens")}),
@@ -107,6 +116,7 @@ KINDS = {
     "states": (recurrent, {"b": (1, ""), "t": (128, "tokens")}),
     "a cache": (cached, {"n": (1, ""), "m": (1, "new tokens"), "p": (128, "past tokens")}),
     "a mask beside a cache": (masked_cache, {"n": (1, ""), "m": (1, "new tokens"), "p": (128, "past tokens"), "all": (129, "past and new tokens")}),
+    "a state from call to call": (carried, {"n": (1, ""), "m": (1, "new tokens")}),
     "64 positions": (lambda: positions(64), {"n": (1, ""), "m": (64, "tokens")}),
     "66 positions that are counted from 2 on": (lambda: counted(66, 2), {"n": (1, ""), "m": (64, "tokens")}),
     "1024 positions that are counted": (lambda: counted(1024, 0), {"n": (1, ""), "m": (128, "tokens")}),

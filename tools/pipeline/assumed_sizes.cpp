@@ -30,6 +30,7 @@ std::string unnamed_dim(const std::string& input, std::size_t axis) { return fmt
 std::map<std::string, Symbol> symbols_of_inputs(const Model& model) {
   std::map<std::string, Symbol> out;
   const auto readings = readings_of(model.graph);
+  bool steps = std::any_of(readings.begin(), readings.end(), [](const auto& read) { return read.second.contains(ReadAs::kCarried); });
   for (const ValueInfo& input : model.graph.inputs) {
     const auto read = readings.find(input.name);
     const InputKind* kind = kind_of(input.type, read == readings.end() ? std::set<ReadAs>() : read->second);
@@ -44,8 +45,8 @@ std::map<std::string, Symbol> symbols_of_inputs(const Model& model) {
         symbol.kind = kind, symbol.role = &role;
     }
   }
-  const auto is_past = [](const auto& symbol) { return symbol.second.role->sign == 'p'; };
-  if (std::any_of(out.begin(), out.end(), is_past))
+  for (const auto& [name, symbol] : out) steps = steps || symbol.role->sign == 'p';
+  if (steps)
     for (auto& [name, symbol] : out) {
       if (symbol.role->sign != 't') continue;
       if (symbol.kind->read == ReadAs::kRows) symbol.role = &role_with('n');

@@ -113,6 +113,7 @@ class Readings {
     if (uses == uses_.end()) return;
     for (const auto& [node, place] : uses->second) {
       if (is_past(input, *node, place)) out.insert(ReadAs::kPast);
+      if (formal(*node, place) == "past_state") out.insert(ReadAs::kCarried);
       if (read_by(*node, place).contains(ReadAs::kSteps)) out.insert(ReadAs::kSteps);
     }
   }

@@ -34,7 +34,7 @@ inline constexpr AxisRole kAxisRoles[] = {
 };
 
 // How the graph reads an input, as it is or through operators that only move or scale its elements.
-enum class ReadAs : std::uint8_t { kAnything, kPast, kState, kSteps, kWindow, kSound, kRows };
+enum class ReadAs : std::uint8_t { kAnything, kPast, kCarried, kState, kSteps, kWindow, kSound, kRows };  // kCarried: from call to call
 
 // The first row that fits an input tells what its axes count. Where a symbol stands in several inputs, the one with the first row tells.
 struct InputKind {
