@@ -8,16 +8,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "extract/price/cost_options.h"
 #include "extract/price/measured_on.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
-
-// An operator that no e-node is: its name ("com.microsoft::BiasGelu") and its attributes.
-struct OtherOperator {
-  std::string name;
-  std::vector<Attribute> attributes = {};
-};
 
 class CostModel {
  public:
@@ -60,18 +55,6 @@ class CostModel {
 
 // Whether a model prices operators that a file does not hold, but the runtime makes at load. A user's own tells of those that it names.
 inline bool prices_fusions(const CostModel& cost) { return !cost.unit().empty(); }
-
-// Sizes of symbolic dims at which costs are computed, and how much they count.
-struct CostPoint {
-  std::map<std::string, std::int64_t> symbols;
-  double weight = 1;
-};
-
-struct CostOptions {
-  std::map<std::string, std::int64_t> symbols;  // sizes of symbolic dims for models that need numbers
-  std::int64_t default_symbol = 64;             // size of the others
-  std::vector<CostPoint> points;                // several: the weighted mean of the costs at each, sizes beyond `symbols`
-};
 
 // `options` with a size for every symbol of the e-graph: the user's, else the usual one, else the default.
 CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& egraph, const std::map<std::string, std::int64_t>& usual);

@@ -155,10 +155,6 @@ std::string string_attribute(const OpUse& use, std::string_view name) {
 
 bool is_recurrent(std::string_view op) { return op == "LSTM" || op == "GRU" || op == "RNN"; }
 
-std::string operator_name(std::string_view domain, std::string_view op_type) {
-  return domain.empty() ? std::string(op_type) : fmt::format("{}::{}", domain, op_type);
-}
-
 bool is_view(std::string_view op) { return has(Trait::kView, op) || op == "Shape" || op == "Size"; }
 
 Sizes1D sizes_of(const OnnxEGraph& g, std::span<const Dim> dims, const CostOptions& options) {

@@ -1,18 +1,20 @@
 // What the time of an operator depends on: its kind (a key), and sizes.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "extract/price/cost.h"
+#include "absl/status/statusor.h"
+#include "extract/price/cost_options.h"
 #include "nlohmann/json_fwd.hpp"
+#include "onnx_bridge/convert/onnx_egraph.h"
+#include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
-
-// As targets, cost tables and rows of times name an operator: "MatMul", "com.microsoft::Attention".
-std::string operator_name(std::string_view domain, std::string_view op_type);
 
 using Sizes1D = std::vector<double>;
 

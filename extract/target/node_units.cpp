@@ -7,7 +7,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "egraph/stop.h"
-#include "extract/extract.h"
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
 #include "extract/price/price.h"

@@ -8,7 +8,6 @@
 
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/fused_elementwise.h"
-#include "kernels/session/attention.h"
 
 namespace saturate {
 namespace {
@@ -404,7 +403,6 @@ void register_channels_last(Registry& registry) {
   registry.add(kSessionDomain, "MaxPool", pool<PoolKind::kMax>);
   registry.add(kSessionDomain, "AveragePool", pool<PoolKind::kAverage>);
   register_fused_elementwise(registry);
-  register_session_attention(registry);
 }
 
 }  // namespace saturate

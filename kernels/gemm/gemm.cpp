@@ -8,7 +8,6 @@
 #include <new>
 
 #include "kernels/gemm/processor.h"
-#include "kernels/reduce/reduce.h"
 #include "kernels/runtime/team_scope.h"
 
 namespace saturate {

@@ -108,6 +108,9 @@ struct GemmFinish {
   std::function<void(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1)> rest;
 };
 
+// The sum of products of two rows, in any order.
+float dot_floats(const float* x, const float* y, std::int64_t n);
+
 // C = A B. Parallel as the context allows.
 void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, MatrixRows<float> c,
                  const GemmFinish& finish = {});

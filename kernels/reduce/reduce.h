@@ -11,7 +11,6 @@ double sum_floats(const float* x, std::int64_t n);
 double sum_squares_floats(const float* x, std::int64_t n);
 // Sum of (x - center)^2.
 double sum_squared_deviations_floats(const float* x, std::int64_t n, float center);
-float dot_floats(const float* x, const float* y, std::int64_t n);
 // One number for each of a row's elements; null: none.
 template <typename T>
 struct ScaleAndBias {

@@ -25,12 +25,6 @@ namespace saturate {
   return sum;
 }
 
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] float dot_floats(const float* x, const float* y, std::int64_t n) {
-  float sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
-  return sum;
-}
-
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void normalize_floats(const float* x, std::int64_t n, float center,
                                                                                             float factor, ScaleAndBias<float> by,
                                                                                             float* y) {

@@ -34,10 +34,28 @@ std::uint64_t Registry::any_alignment(std::string_view domain, std::string_view 
 const Registry& Registry::standard() {
   static const Registry registry = [] {
     Registry r;
-    for (auto* family : {register_elementwise, register_activation, register_reduce,       register_matmul,  register_conv, register_pool,
-                         register_norm,        register_softmax,    register_attention,    register_contrib, register_rnn,  register_loss,
-                         register_data,        register_control,    register_sequence,     register_quant,   register_ml,   register_string,
-                         register_signal,      register_image,      register_channels_last}) {
+    for (auto* family : {register_elementwise,
+                         register_activation,
+                         register_reduce,
+                         register_matmul,
+                         register_conv,
+                         register_pool,
+                         register_norm,
+                         register_softmax,
+                         register_attention,
+                         register_contrib,
+                         register_rnn,
+                         register_loss,
+                         register_data,
+                         register_control,
+                         register_sequence,
+                         register_quant,
+                         register_ml,
+                         register_string,
+                         register_signal,
+                         register_image,
+                         register_channels_last,
+                         register_session_attention}) {
       family(r);
     }
     return r;

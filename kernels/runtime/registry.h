@@ -60,5 +60,6 @@ void register_string(Registry& registry);
 void register_signal(Registry& registry);
 void register_image(Registry& registry);
 void register_channels_last(Registry& registry);
+void register_session_attention(Registry& registry);
 
 }  // namespace saturate

@@ -277,8 +277,8 @@ absl::StatusOr<Session> Session::create(const Model& model, const SessionOptions
   context.keep_prepared = options.prepare;
   context.session_nodes = options.prepare && !own && !options.reference &&
                           !options.check_finite;  // which node made the first NaN is asked of the graph as it is
-  auto graph =
-      std::make_shared<const Graph>(context.session_nodes ? prepare_graph(model.graph, model.opset_imports, model.functions) : model.graph);
+  auto graph = std::make_shared<const Graph>(
+      context.session_nodes ? prepare_graph(model.graph, model.opset_imports, model.functions, *make_evaluator()) : model.graph);
   absl::StatusOr<std::shared_ptr<Plan>> plan = make_plan(std::move(graph), context, nullptr);
   if (!plan.ok()) return plan.status();
   impl->plan = *std::move(plan);

@@ -1,4 +1,3 @@
-#include "kernels/session/attention.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "kernels/attention/attention.h"
-#include "kernels/session/attention.h"
+#include "kernels/runtime/registry.h"
 
 namespace saturate {
 namespace {
@@ -129,6 +129,8 @@ Outputs session_attention(KernelContext& ctx) {
 
 }  // namespace
 
+// Operator "Attention" of kSessionDomain: Q, K, V, and the mask where there is one. Attributes: `scale`; `axis`, of the softmax; `q`, `k`,
+// `v`, `y`: the orders of their dims, "bhsd" (batch, head, sequence, size; of rank 3: bsd), "bshd", or for k "bhds".
 void register_session_attention(Registry& registry) { registry.add(kSessionDomain, "Attention", session_attention); }
 
 }  // namespace saturate

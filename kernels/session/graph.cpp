@@ -5,7 +5,6 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/registry.h"
-#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
@@ -116,14 +115,13 @@ void rename_inputs(Node& node, const std::unordered_map<std::string, std::string
 
 }  // namespace
 
-void fold_constants(SessionGraph& g) {
-  const std::unique_ptr<Evaluator> evaluator = make_evaluator();
+void fold_constants(SessionGraph& g, const Evaluator& evaluator) {
   std::vector<Node> nodes = std::move(g.graph.nodes), kept;
   std::unordered_map<std::string, std::string> same;  // results of Identity
   kept.reserve(nodes.size());
   for (Node& node : nodes) {
     rename_inputs(node, same);
-    if (fold_node(g, node, *evaluator)) continue;
+    if (fold_node(g, node, evaluator)) continue;
     if (is_standard(node, "Identity") && node.inputs.size() == 1 && node.outputs.size() == 1 && !g.is_protected(node.outputs[0])) {
       same[node.outputs[0]] = node.inputs[0];
       continue;
@@ -188,14 +186,15 @@ bool is_complete(const Node& node, const std::map<std::string, std::int64_t>& op
 
 }  // namespace
 
-Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t>& opset_imports, const std::vector<Function>& functions) {
+Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t>& opset_imports, const std::vector<Function>& functions,
+                    const Evaluator& evaluator) {
   if (std::any_of(functions.begin(), functions.end(), [](const Function& f) { return f.domain.empty() || f.domain == "ai.onnx"; }))
     return graph;
   if (!std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return is_complete(n, opset_imports); })) return graph;
   SessionGraph g(graph, opset_imports);
   expand_fused(g);
   fuse_transposed_weights(g);
-  fold_constants(g);
+  fold_constants(g, evaluator);
   fuse_small_patterns(g);
   lay_out_channels_last(g);
   drop_casts(g);

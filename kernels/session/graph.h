@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/runtime/kernel.h"
+#include "onnx_bridge/model/evaluator.h"
 
 namespace saturate {
 
@@ -43,7 +44,7 @@ class SessionGraph {
 bool is_standard(const Node& node, std::string_view op_type);  // of ai.onnx
 
 void expand_fused(SessionGraph& graph);
-void fold_constants(SessionGraph& graph);
+void fold_constants(SessionGraph& graph, const Evaluator& evaluator);
 void fuse_small_patterns(SessionGraph& graph);
 void fuse_transposed_weights(SessionGraph& graph);
 void lay_out_channels_last(SessionGraph& graph);
@@ -51,8 +52,9 @@ void drop_casts(SessionGraph& graph);
 void fuse_attention(SessionGraph& graph);
 void fuse_elementwise(SessionGraph& graph);
 
-// All of the above. Nothing is done where a local function goes by the name of one of ai.onnx's operators.
-Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t>& opset_imports,
-                    const std::vector<Function>& functions = {});
+// All of the above; `evaluator` computes what needs no input. Nothing is done where a local function goes by the name of one of ai.onnx's
+// operators.
+Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t>& opset_imports, const std::vector<Function>& functions,
+                    const Evaluator& evaluator);
 
 }  // namespace saturate

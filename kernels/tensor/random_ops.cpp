@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "egraph/stop.h"
-#include "kernels/ml/util.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate {

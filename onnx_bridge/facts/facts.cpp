@@ -1,11 +1,11 @@
 #include "onnx_bridge/facts/facts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "onnx_bridge/facts/infer_call.h"
-#include "onnx_bridge/facts/signs.h"
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
@@ -260,6 +260,13 @@ Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view valu
 }
 
 constexpr std::size_t kMostSignBytes = 4096;  // of a constant that is looked at: what is added to squares is small
+
+// No element is negative, neither -0 nor -inf; NaN may be.
+static bool holds_no_negatives(const Tensor& t) {
+  for (std::int64_t i = 0; i < t.size(); ++i)
+    if (const auto x = element_as_double(t, i); !x || (std::signbit(*x) && !std::isnan(*x))) return false;
+  return true;
+}
 
 Facts facts_of_tensor(const Tensor& tensor, DimTable& dims) {
   Facts f;

@@ -24,12 +24,6 @@ bool is_even_number(const Facts& facts) {
 
 }  // namespace
 
-bool holds_no_negatives(const Tensor& t) {
-  for (std::int64_t i = 0; i < t.size(); ++i)
-    if (const auto x = element_as_double(t, i); !x || (std::signbit(*x) && !std::isnan(*x))) return false;
-  return true;
-}
-
 SignOf sign_of(const OpKey& key) {
   const std::string& op = key.op_type;
   if (!key.domain.empty() || key.version != 0 || key.unique != 0 || key.outputs != 1) return SignOf::kNothing;

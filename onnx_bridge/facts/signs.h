@@ -4,13 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "onnx_bridge/convert/onnx_egraph.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/facts/facts.h"
 
 namespace saturate {
-
-// No element is negative, neither -0 nor -inf; NaN may be.
-bool holds_no_negatives(const Tensor& t);
 
 // Of which inputs the (one) output of an operator takes its sign.
 enum class SignOf : std::uint8_t {

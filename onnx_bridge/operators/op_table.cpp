@@ -219,6 +219,12 @@ const OpSchema* find_schema(std::string_view domain, std::string_view name, std:
 
 std::span<const OpSchema* const> schema_versions(std::string_view domain, std::string_view name) { return table().versions(domain, name); }
 
+std::string operator_name(std::string_view domain, std::string_view op_type) {
+  std::string name;
+  if (!domain.empty()) name.append(domain).append("::");
+  return name.append(op_type);
+}
+
 std::vector<std::string> operator_names(std::string_view domain) { return table().names(domain); }
 bool is_of_own_domain(std::string_view domain) {
   return !table().has_domain(domain) && domain != "ai.onnx" && domain != "saturate" && domain.find_first_of("# ") == std::string_view::npos;

@@ -49,6 +49,8 @@ std::optional<DType> dtype_of_tensor(std::string_view type);
 const OpSchema* find_schema(std::string_view domain, std::string_view name, std::int64_t version);
 // All versions, ascending.
 std::span<const OpSchema* const> schema_versions(std::string_view domain, std::string_view name);
+// As targets, cost tables and rows of times name an operator: "MatMul", "com.microsoft::Attention".
+std::string operator_name(std::string_view domain, std::string_view op_type);
 // Of all operators of a domain, in order.
 std::vector<std::string> operator_names(std::string_view domain);
 // Whether a domain is none of the standard's, of a known runtime's or of rules': what its operators are only a model, a rule file or a

@@ -8,6 +8,6 @@ foreach(file ${files})
   string(APPEND entries "    {\"${name}\", R\"rules(${text})rules\"},\n")
 endforeach()
 file(WRITE "${OUTPUT}.tmp"
-  "#include \"rules/compile/rule_set.h\"\n\n#include <array>\n\nnamespace saturate {\nnamespace {\n\nconst auto kFiles = std::to_array<EmbeddedRules>({\n${entries}});\n\n"
+  "#include \"rules/language/embedded.h\"\n\n#include <array>\n\nnamespace saturate {\nnamespace {\n\nconst auto kFiles = std::to_array<EmbeddedRules>({\n${entries}});\n\n"
   "}  // namespace\n\nstd::span<const EmbeddedRules> embedded_rules() { return kFiles; }\n\n}  // namespace saturate\n")
 execute_process(COMMAND ${CMAKE_COMMAND} -E copy_if_different "${OUTPUT}.tmp" "${OUTPUT}")

@@ -13,6 +13,7 @@
 #include "rules/compile/compile.h"
 #include "rules/compile/kept_known.h"
 #include "rules/compile/stored_rule.h"
+#include "rules/language/embedded.h"
 #include "rules/language/operators.h"
 #include "rules/language/rule.h"
 
@@ -95,12 +96,7 @@ class RuleSet {
   std::map<std::string, std::int64_t> domain_versions_;
 };
 
-// The built-in files: name and text (generated at build time).
-struct EmbeddedRules {
-  std::string_view name, text;
-};
-std::span<const EmbeddedRules> embedded_rules();
-// The rules of these files as flatten() writes them (generated at build time).
+// The rules of the built-in files as flatten() writes them (generated at build time).
 std::string_view flat_rules();
 
 // Rules in C++ (rules/native/).

@@ -4,7 +4,7 @@
 
 #include "egraph/rewrite.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "rules/compile/rule_set.h"
+#include "rules/language/embedded.h"
 #include "rules/language/literals.h"
 #include "rules/language/parse_parser.h"
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "tools/judge/judge.h"
-#include "tools/verify/stepping.h"
 #include "tools/verify/verify.h"
 
 namespace saturate {
@@ -11,9 +10,6 @@ namespace saturate {
 // `kernels_may_be_missing`: see VerifyOptions. `told`: where not null, why the judge can't tell.
 absl::Status loads_there(Judge& judge, const Model& original, const Model& result, bool kernels_may_be_missing,
                          std::string* told = nullptr);
-
-// A decoder and one with a cache, step by step as verify_by_stepping does here, with the runtime's optimizations.
-void ask_judge_by_stepping(Judge& judge, const Model& whole, const Model& cached, const SteppingOptions& options, VerifyReport& report);
 
 // Both models are loaded and run there, each without and with all of the runtime's optimizations, on inputs that `report` kept; where it
 // has none, inputs are searched for there. The result is at fault where it does not load, ends the process or hangs, or where its numbers

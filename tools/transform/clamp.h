@@ -17,7 +17,5 @@ struct ToClamp {
 // Of `options.large` and of constants beyond the type those that operators make or read which would convert if all numbers were of the
 // type, but not constants that are compared, and inputs that become halves.
 ToClamp values_to_clamp(const Model& model, const std::map<std::string, ValueType>& types, PrecisionOptions options, HalfWeights& weights);
-// These float values of the graph are at most `most`, and at least -`most`: constants have other numbers, others a Clip behind them.
-void clamp_values(Model& model, const std::map<std::string, double>& most);
 
 }  // namespace saturate

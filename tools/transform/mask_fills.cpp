@@ -14,7 +14,7 @@
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
-#include "tools/transform/floats.h"
+#include "onnx_bridge/graph/floats.h"
 
 namespace saturate {
 namespace {

@@ -12,7 +12,7 @@
 #include "tools/transform/cache_rounding.h"
 #include "tools/transform/calibration.h"
 #include "tools/transform/edit.h"
-#include "tools/transform/floats.h"
+#include "onnx_bridge/graph/floats.h"
 #include "tools/transform/last_rows.h"
 #include "tools/transform/named_files.h"
 #include "tools/transform/passes.h"

@@ -6,8 +6,8 @@
 #include "onnx_bridge/model/uncalled_functions.h"
 #include "rules/language/assumptions.h"
 #include "tools/pipeline/first_versions.h"
-#include "tools/transform/constant_nodes.h"
-#include "tools/transform/floats.h"
+#include "onnx_bridge/graph/constant_nodes.h"
+#include "onnx_bridge/graph/floats.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/types.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "tools/transform/floats.h"
+#include "onnx_bridge/graph/floats.h"
 #include "tools/verify/widened.h"
 
 namespace saturate {

@@ -7,7 +7,7 @@
 #include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/pipeline/first_versions.h"
-#include "tools/transform/clamp.h"
+#include "tools/transform/clamp_values.h"
 #include "tools/transform/edit.h"
 
 namespace saturate {

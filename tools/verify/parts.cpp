@@ -19,7 +19,7 @@
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "tools/transform/edit.h"
+#include "onnx_bridge/graph/questions.h"
 #include "tools/transform/types.h"
 
 namespace saturate {

@@ -464,6 +464,39 @@ class Stepping {
   VerifyReport report_;
 };
 
+// By steps as here, with the runtime's optimizations.
+void ask_judge_by_stepping(Judge& judge, const Model& whole, const Model& cached, const SteppingOptions& options, VerifyReport& report) {
+  const double start = steady_seconds();
+  VerifyReport::Judged verdict;
+  std::string why_not;
+  const absl::Status ready = judge.ready();
+  const absl::Status loads = ready.ok() ? loads_there(judge, whole, cached, false, &why_not) : ready;
+  verdict.name = judge.name();
+  verdict.version = judge.version();
+  if (absl::IsDataLoss(loads)) {
+    verdict.verdict = JudgeVerdict::kFault;
+    verdict.message = std::string(loads.message());
+  } else if (!loads.ok() || !why_not.empty()) {
+    verdict.message = loads.ok() ? why_not : std::string(loads.message());
+  } else {
+    SteppingOptions there = options;
+    there.judges.clear();
+    there.runtime = {"onnxruntime", judge.opener(JudgeLevel::kAll)};
+    const VerifyReport steps = verify_by_stepping(whole, cached, there);
+    verdict.cases = steps.cases.size();
+    verdict.verdict = steps.status == VerifyStatus::kEqual       ? JudgeVerdict::kEqual
+                      : steps.status == VerifyStatus::kDifferent ? JudgeVerdict::kFault
+                                                                 : JudgeVerdict::kNotJudged;
+    if (!steps.message.empty()) verdict.message = fmt::format("in {}, with its optimizations: {}", judge.name(), steps.message);
+  }
+  verdict.seconds = steady_seconds() - start;
+  if (verdict.verdict == JudgeVerdict::kFault) {
+    report.status = VerifyStatus::kDifferent;
+    report.message = verdict.message;
+  }
+  report.judged.push_back(std::move(verdict));
+}
+
 }  // namespace
 
 VerifyReport verify_by_stepping(const Model& whole, const Model& cached, const SteppingOptions& options) {

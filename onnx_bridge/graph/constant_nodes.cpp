@@ -1,4 +1,4 @@
-#include "tools/transform/constant_nodes.h"
+#include "onnx_bridge/graph/constant_nodes.h"
 
 namespace saturate {
 

@@ -1,4 +1,4 @@
-#include "tools/transform/floats.h"
+#include "onnx_bridge/graph/floats.h"
 
 #include <algorithm>
 
