@@ -7,7 +7,7 @@
 
 A row of the table: the operator, the attribute with its value, seconds without and with it, and the ratio (median of the passes, with the
 least and the most). Attributes that change no more than MATTERS at any size of it need no rows of their own in the table of times
-(extract/costs); the others are a feature (extract/price/op_features.h), and the table has rows of them.
+(extract/costs); the others are a feature (extract/sizes/op_features.h), and the table has rows of them.
 """
 import argparse
 import json
@@ -149,7 +149,7 @@ def others():
 
 
 def within_convolutions(args):
-    """What share of its own kernel's time an activation takes in the kernel of a convolution in blocks (extract/price/blocks.cpp)."""
+    """What share of its own kernel's time an activation takes in the kernel of a convolution in blocks (extract/sizes/blocks.cpp)."""
     for channels, size in ((16, 28), (64, 56)):
         x = (1, channels, size, size)
         filters, base = [x, (channels, 1, 3, 3), (channels,)], {"pads": [1] * 4, "group": channels}

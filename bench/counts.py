@@ -12,7 +12,7 @@ a figure in the work tree; with a revision, what stands there and did not in tha
   classes         over 300 lines
   files           over 600 lines: C++ and Python, tests and bench/ too, nothing generated
   folders         with more than 25 source files
-  cycles          pairs of folders that include each other, such as tools/verify and tools/transform
+  cycles          pairs of folders that include each other, such as tools/diff and tools/page
   sentences       over 160 characters, in Markdown outside of tables and code, and in comments
 
 --ratchet compares figures with FILE (bench/data/counts.json) and exits with 1 where one rose.

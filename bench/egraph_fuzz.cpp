@@ -12,7 +12,7 @@
 #include "egraph/dump.h"
 #include "egraph/explain.h"
 #include "egraph/invariants.h"
-#include "egraph/text_workload.h"
+#include "egraph/text/text_workload.h"
 
 namespace {
 

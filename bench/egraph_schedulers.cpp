@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "egraph/text_workload.h"
+#include "egraph/text/text_workload.h"
 #include "extract/solve/extractors.h"
 
 namespace {

@@ -10,7 +10,7 @@
 
 #include "egraph/dump.h"
 #include "egraph/explain.h"
-#include "egraph/text_workload.h"
+#include "egraph/text/text_workload.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
     python bench/rows_as_images.py kernels SATURATE   # each shape's kernel in both layouts, and how far off the prices of `saturate` are
     python bench/rows_as_images.py models SATURATE [--models 80] [--seed 0]   # random small networks, the original beside the result of `saturate`
 
-One thread, processor time, in turns. `kernels` is what the constants of extract/price/blocks.cpp were fitted to.
+One thread, processor time, in turns. `kernels` is what the constants of extract/sizes/blocks.cpp were fitted to.
 """
 import argparse
 import json

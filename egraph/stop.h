@@ -22,7 +22,7 @@ struct StopSign {
 };
 
 // Thrown where the sign is shown: inside of kernels the runtime turns it into a status (invoke() in plan.h), of the stages of optimize()
-// that does (StageBound in tools/pipeline/stages.h).
+// that does (StageBound in extract/optimize/stages.h).
 class Stopped : public std::exception {
  public:
   const char* what() const noexcept override { return "stopped"; }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "extract/onnx_problem.h"
-#include "extract/price/op_features.h"
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/op_features.h"
+#include "extract/sizes/op_sizes.h"
 #include "extract/target/load_fusions.h"
 #include "extract/target/load_pattern.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/op_sizes.h"
 #include "extract/target/target_json.h"
 #include "onnx_bridge/convert/op_key.h"
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "onnx_bridge/convert/emit.h"
+#include "onnx_bridge/convert/emit/emit.h"
 #include "onnx_bridge/convert/lower.h"
 
 namespace saturate {

@@ -10,7 +10,7 @@
 #include "extract/sample.h"
 #include "extract/solve/extractors.h"
 #include "extract/solve/local_search.h"
-#include "extract/target/node_units.h"
+#include "extract/units/node_units.h"
 #include "fmt/format.h"
 
 namespace saturate {

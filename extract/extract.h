@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
-#include "onnx_bridge/convert/emit.h"
+#include "onnx_bridge/convert/emit/emit.h"
 
 namespace saturate {
 
@@ -18,7 +18,7 @@ struct AskedOfNodes;  // extract/onnx_problem.h
 
 struct ExtractOptions {
   std::int64_t opset_limit = 23;      // operators made by rules must exist in this opset of ai.onnx
-  bool keep_quantizers = false;       // as extract/target/kept_quantizers.h says
+  bool keep_quantizers = false;       // as extract/units/kept_quantizers.h says
   bool lowers_opset = false;          // the model's own operators must, too, wherever rules make something else of them
   std::set<OperatorName> calls_left;  // functions whose bodies stand in the place of their calls, wherever they can
   std::set<Id> not_foldable;          // constant classes whose value cannot be computed here

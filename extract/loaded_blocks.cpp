@@ -1,11 +1,11 @@
-// Blocks of channels, in which a runtime runs convolutions of images (extract/price/blocks.h): at each border between what works in them
+// Blocks of channels, in which a runtime runs convolutions of images (extract/sizes/blocks.h): at each border between what works in them
 // and what does not, the runtime lays a value out anew when it loads a model.
 #include <algorithm>
 #include <string>
 #include <string_view>
 
 #include "extract/loaded_graph.h"
-#include "extract/price/blocks.h"
+#include "extract/sizes/blocks.h"
 
 namespace saturate {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "extract/price/op_features.h"
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/op_features.h"
+#include "extract/sizes/op_sizes.h"
 #include "onnx_bridge/convert/op_key.h"
 
 namespace saturate {

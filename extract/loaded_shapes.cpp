@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "extract/loaded_graph.h"
-#include "extract/price/op_features.h"
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/op_features.h"
+#include "extract/sizes/op_sizes.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/convert/op_key.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "extract/loaded_graph.h"
-#include "extract/price/integer_kernels.h"
-#include "extract/price/op_features.h"
-#include "extract/target/node_units.h"
+#include "extract/sizes/op_features.h"
 #include "extract/target/target_json.h"
+#include "extract/units/node_units.h"
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/operators/integer_kernels.h"
 
 namespace saturate {
 namespace {

@@ -8,19 +8,19 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "egraph/stop.h"
-#include "extract/price/integer_kernels.h"
-#include "extract/price/op_sizes.h"
-#include "extract/target/border.h"
-#include "extract/target/kept_quantizers.h"
+#include "extract/sizes/op_sizes.h"
 #include "extract/target/kernels.h"
 #include "extract/target/load_fusions.h"
-#include "extract/target/load_time_fusions.h"
-#include "extract/target/node_units.h"
 #include "extract/target/unpacked.h"
+#include "extract/units/border.h"
+#include "extract/units/kept_quantizers.h"
+#include "extract/units/load_time_fusions.h"
+#include "extract/units/node_units.h"
 #include "fmt/format.h"
 #include "onnx_bridge/convert/op_key.h"
-#include "onnx_bridge/operators/canonical.h"
+#include "onnx_bridge/operators/integer_kernels.h"
 #include "onnx_bridge/operators/op_traits.h"
+#include "onnx_bridge/opsets/canonical.h"
 
 namespace saturate {
 namespace {

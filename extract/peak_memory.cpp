@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/op_sizes.h"
 
 namespace saturate {
 namespace {

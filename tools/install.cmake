@@ -1,7 +1,7 @@
 # `cmake --install`: the command, the library, its header saturate/saturate.h, the engine's headers saturate/egraph/*.h, and a package config:
 # find_package(saturate) gives saturate::saturate.
 include(CMakePackageConfigHelpers)
-set(folders egraph onnx_bridge rules extract kernels tools)
+set(floors egraph onnx_bridge rules kernels verify decode extract optimize io pipeline passes tools)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/saturate)
 
 add_library(saturate_all INTERFACE)
@@ -10,13 +10,13 @@ target_include_directories(saturate_all INTERFACE $<INSTALL_INTERFACE:${CMAKE_IN
 set_target_properties(saturate_all PROPERTIES EXPORT_NAME saturate)
 set_target_properties(saturate_common PROPERTIES EXPORT_NAME common)
 install(TARGETS saturate_all saturate_common EXPORT saturateTargets)
-foreach(folder ${folders})
-  set_target_properties(saturate_${folder} PROPERTIES EXPORT_NAME ${folder})
-  install(TARGETS saturate_${folder} EXPORT saturateTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+foreach(floor ${floors})
+  set_target_properties(saturate_${floor} PROPERTIES EXPORT_NAME ${floor})
+  install(TARGETS saturate_${floor} EXPORT saturateTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endforeach()
 # These include nothing but the standard library and each other.
 install(FILES ${PROJECT_SOURCE_DIR}/tools/api/saturate.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate)
-install(FILES ${PROJECT_SOURCE_DIR}/extract/saturate_cost.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate)  # a cost model as a shared library
+install(FILES ${PROJECT_SOURCE_DIR}/extract/price/saturate_cost.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate)  # a cost model as a shared library
 install(FILES ${PROJECT_SOURCE_DIR}/egraph/egraph.h ${PROJECT_SOURCE_DIR}/egraph/rewrite.h ${PROJECT_SOURCE_DIR}/egraph/scheduler.h ${PROJECT_SOURCE_DIR}/egraph/explain.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate/egraph)
 target_compile_features(saturate_common INTERFACE cxx_std_20)

@@ -7,7 +7,7 @@ import tempfile
 import numpy as np
 from fuzz import judges
 
-TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-6}  # tools/verify/compare.h
+TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-6}  # kernels/compare/compare.h
 STEPS_ONE_IN = 64                                               # elements that may be rounded to the next integer
 
 

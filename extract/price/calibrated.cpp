@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "egraph/read_json.h"
-#include "extract/builtin_calibration.h"
-#include "extract/price/gaussian.h"
-#include "extract/price/time_fit.h"
+#include "egraph/text/read_json.h"
+#include "extract/costs/calibration.h"
+#include "extract/fit/gaussian.h"
+#include "extract/fit/time_fit.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "extract/price/op_features.h"
 #include "extract/price/op_times.h"
+#include "extract/sizes/op_features.h"
 
 namespace saturate {
 
 // The logarithm of a time is that of the other table plus a Gaussian process that is conditioned on what the rows differ by from it
-// (extract/price/measured.h has the same). It is the sum of what all operators of one length have in common, as the overhead of a call
+// (extract/fit/measured.h has the same). It is the sum of what all operators of one length have in common, as the overhead of a call
 // is; of what one operator has in common; and of what a family at one size has. So an operator without rows follows the others of its
 // length, and one with rows those. Far from all of them the other table counts as it is, but for what all have in common.
 class CalibratedTimes : public OpTimes {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "egraph/read_json.h"
-#include "extract/price/op_sizes.h"
+#include "egraph/text/read_json.h"
 #include "extract/price/op_times.h"
 #include "extract/price/plugin_cost.h"
+#include "extract/sizes/op_sizes.h"
 #include "extract/target/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"

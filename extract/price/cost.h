@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "extract/price/cost_options.h"
 #include "extract/price/measured_on.h"
+#include "extract/sizes/cost_options.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
@@ -64,7 +64,7 @@ std::vector<std::string> builtin_cost_models();
 bool is_cost_data(const std::string& name_or_path);
 // "nodes", "flops", "bytes", "roofline", "measured" and its like (ONNX Runtime's operators on a CPU, timed); a .jsonl file of measured
 // times; a .json file of a roofline, of a fit, or a table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}; a
-// shared library (extract/saturate_cost.h): code that is run.
+// shared library (extract/price/saturate_cost.h): code that is run.
 absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options = {});
 
 }  // namespace saturate

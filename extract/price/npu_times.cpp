@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "egraph/read_json.h"
+#include "egraph/text/read_json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "extract/fit/time_fit.h"
 #include "extract/price/op_times.h"
-#include "extract/price/time_fit.h"
 
 namespace saturate {
 

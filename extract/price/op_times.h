@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "extract/price/cost.h"
 #include "extract/price/measured_on.h"
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/op_sizes.h"
 
 namespace saturate {
 

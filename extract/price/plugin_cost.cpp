@@ -5,8 +5,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "extract/price/op_sizes.h"
-#include "extract/saturate_cost.h"
+#include "extract/price/saturate_cost.h"
+#include "extract/sizes/op_sizes.h"
 #include "extract/target/target_json.h"
 #include "fmt/format.h"
 
@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<CostModel>> load_plugin_cost(const std::string& p
   library->close = reinterpret_cast<decltype(library->close)>(find("saturate_cost_close"));
   if (!library->open || !library->cost || !library->close)
     return absl::InvalidArgumentError(
-        fmt::format("{}: lacks one of saturate_cost_open, saturate_cost and saturate_cost_close; see extract/saturate_cost.h", path));
+        fmt::format("{}: lacks one of saturate_cost_open, saturate_cost and saturate_cost_close; see extract/price/saturate_cost.h", path));
   library->state = library->open(SATURATE_COST_VERSION);
   if (!library->state)
     return absl::InvalidArgumentError(

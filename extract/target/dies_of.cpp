@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "absl/container/flat_hash_set.h"
-#include "egraph/read_json.h"
-#include "extract/builtin_runtimes.h"
+#include "egraph/text/read_json.h"
+#include "extract/runtimes/builtin.h"
 
 namespace saturate {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "extract/target/target.h"
-#include "onnx_bridge/convert/emit.h"
+#include "onnx_bridge/convert/emit/emit.h"
 #include "onnx_bridge/convert/lower.h"
 
 namespace saturate {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "egraph/read_json.h"
-#include "extract/builtin_runtimes.h"
+#include "egraph/text/read_json.h"
+#include "extract/runtimes/builtin.h"
 #include "extract/target/runtime.h"
 
 namespace saturate {

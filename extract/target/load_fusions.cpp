@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "egraph/stop.h"
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/op_sizes.h"
 #include "extract/target/load_match.h"
 #include "extract/target/load_pattern.h"
 #include "fmt/format.h"

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "egraph/read_json.h"
-#include "extract/builtin_runtimes.h"
+#include "egraph/text/read_json.h"
+#include "extract/runtimes/builtin.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/convert/op_key.h"

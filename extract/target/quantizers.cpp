@@ -1,7 +1,7 @@
 #include "extract/target/quantizers.h"
 
-#include "egraph/read_json.h"
-#include "extract/builtin_runtimes.h"
+#include "egraph/text/read_json.h"
+#include "extract/runtimes/builtin.h"
 
 namespace saturate {
 

@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <system_error>
 
-#include "extract/builtin_targets.h"
-#include "extract/price/blocks.h"
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/blocks.h"
+#include "extract/sizes/op_sizes.h"
 #include "extract/target/kernels.h"
 #include "extract/target/target_json.h"
+#include "extract/targets/builtin.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/file/data_file.h"

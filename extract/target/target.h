@@ -143,14 +143,14 @@ struct Target {
   std::shared_ptr<const std::vector<LoadFusion>> fusions;  // of a runtime of its own, in place of ONNX Runtime's
   std::vector<NodeUnit> node_units;
   bool fuses_at_load = false;     // its models are run by ONNX Runtime's CPU kernels, after the fusions of load_pattern.h
-  bool images_in_blocks = false;  // it runs convolutions of images in blocks of channels (extract/price/blocks.h), those along one axis not
+  bool images_in_blocks = false;  // it runs convolutions of images in blocks of channels (extract/sizes/blocks.h), those along one axis not
   std::vector<JoinedAtLoad> joins;
   WeightsQuantizedAtLoad quantizes_weights;
   // "always" or "unless_approximate": its compiler finds integer kernels by the quantizers of a graph (kept_quantizers.h). "": it does not.
   std::string keeps_quantizers;
   bool for_quantizers = false;            // another tool quantizes the result (quantizers.h)
   bool keep_functions = false;            // functions of these operators stay functions, and the file holds them
-  std::vector<std::string> assumes;       // risky assumptions that rules may make for this target (rules/language/assumptions.h)
+  std::vector<std::string> assumes;       // risky assumptions that rules may make for this target (onnx_bridge/operators/assumptions.h)
   Runtime runtime;                        // that it stands for, if any
   std::optional<RuntimeRelease> release;  // the release that it is held to
   bool release_is_asked_for = false;      // "ort-cpu@1.20": what cannot be brought to it gets a warning
@@ -187,7 +187,7 @@ std::vector<std::string> known_wishes();
 absl::Status add_wishes(const std::string& name, Target& target);
 
 // Name of a built-in target or path of a JSON file, held to the release of its runtime that stands behind an @ ("ort-cpu@1.23"), else to
-// Runtime::usual(). What is installed is not looked at: settle_target() in tools/pipeline/settle.h does.
+// Runtime::usual(). What is installed is not looked at: settle_target() in extract/optimize/settle.h does.
 absl::StatusOr<Target> load_target(const std::string& given);
 // The same without a release, held to none.
 absl::StatusOr<Target> load_any_release(const std::string& name_or_path);

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <variant>
 
-#include "egraph/read_json.h"
+#include "egraph/text/read_json.h"
 #include "extract/target/load_pattern.h"
 #include "extract/target/quantizers.h"
 #include "fmt/format.h"

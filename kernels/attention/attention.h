@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 
 namespace saturate {
 

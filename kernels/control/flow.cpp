@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "kernels/control/util.h"
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate {

@@ -4,10 +4,10 @@
 #include <span>
 
 #include "kernels/attention/attention.h"
+#include "kernels/core/registry.h"
 #include "kernels/elementwise/activation.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/quantized/fast.h"
-#include "kernels/runtime/registry.h"
 #include "kernels/tensor/util.h"
 #include "onnx_bridge/operators/op_table.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernels/runtime/kernel.h"
+#include "kernels/core/kernel.h"
 
 namespace saturate {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cctype>
 
-#include "kernels/runtime/wrapping.h"
+#include "kernels/core/wrapping.h"
 
 namespace saturate {
 namespace {

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/core/processor.h"
 #include "kernels/elementwise/activation.h"
-#include "kernels/gemm/processor.h"
 
 namespace saturate {
 namespace {

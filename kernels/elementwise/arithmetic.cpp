@@ -1,8 +1,8 @@
 // Add, Sub, Mul, Div, Pow, Mod, bitwise operators and shifts (ONNX spec, operators of the same names).
 #include <cmath>
 
+#include "kernels/core/wrapping.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/runtime/wrapping.h"
 
 namespace saturate {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 
 namespace saturate {
 

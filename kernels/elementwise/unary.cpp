@@ -1,8 +1,8 @@
 // Unary mathematics (ONNX spec, operators of the same names). Reference runs compute in double and round once.
 #include <cmath>
 
+#include "kernels/core/codec.h"
 #include "kernels/elementwise/activation.h"
-#include "kernels/tensor/codec.h"
 
 namespace saturate {
 namespace {

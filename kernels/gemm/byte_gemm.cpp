@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "kernels/gemm/processor.h"
+#include "kernels/core/processor.h"
 
 namespace saturate {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <new>
 
-#include "kernels/gemm/processor.h"
-#include "kernels/runtime/team_scope.h"
+#include "kernels/core/processor.h"
+#include "kernels/core/team_scope.h"
 
 namespace saturate {
 namespace {

@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/runtime/kernel.h"
-#include "kernels/runtime/wrapping.h"
+#include "kernels/core/kernel.h"
+#include "kernels/core/wrapping.h"
 
 namespace saturate {
 

@@ -1,7 +1,7 @@
 // The parts of the image family: one function per source file.
 #pragma once
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 
 namespace saturate {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/core/wrapping.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/runtime/wrapping.h"
 
 namespace saturate {
 namespace {

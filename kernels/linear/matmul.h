@@ -1,8 +1,8 @@
 // Batched matrix products with numpy's broadcasting of the leading dims.
 #pragma once
 
+#include "kernels/core/registry.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/runtime/registry.h"
 
 namespace saturate {
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "egraph/stop.h"
+#include "kernels/core/wrapping.h"
 #include "kernels/linear/matmul.h"
-#include "kernels/runtime/wrapping.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate {

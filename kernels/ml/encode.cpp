@@ -7,8 +7,8 @@
 #include <map>
 #include <numeric>
 
+#include "kernels/core/codec.h"
 #include "kernels/ml/util.h"
-#include "kernels/tensor/codec.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/runtime/kernel.h"
-#include "kernels/runtime/registry.h"
+#include "kernels/core/kernel.h"
+#include "kernels/core/registry.h"
 
 namespace saturate {
 

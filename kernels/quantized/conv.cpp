@@ -3,11 +3,11 @@
 #include <array>
 #include <cmath>
 
+#include "kernels/core/codec.h"
 #include "kernels/quantized/conv_fast.h"
 #include "kernels/quantized/fast.h"
 #include "kernels/quantized/matmul.h"
 #include "kernels/quantized/util.h"
-#include "kernels/tensor/codec.h"
 
 namespace saturate {
 namespace {

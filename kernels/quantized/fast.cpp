@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "kernels/gemm/processor.h"
+#include "kernels/core/processor.h"
 
 namespace saturate {
 namespace {

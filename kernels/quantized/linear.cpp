@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/core/codec.h"
 #include "kernels/quantized/fast.h"
 #include "kernels/quantized/util.h"
-#include "kernels/tensor/codec.h"
 
 namespace saturate {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/tensor/codec.h"
+#include "kernels/core/codec.h"
 #include "kernels/gemm/byte_gemm.h"
 #include "kernels/quantized/fast.h"
 #include "kernels/quantized/util.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/tensor/codec.h"
+#include "kernels/core/codec.h"
 
 namespace saturate {
 

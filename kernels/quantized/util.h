@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 
 namespace saturate {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/core/wrapping.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/runtime/wrapping.h"
 
 namespace saturate {
 namespace {

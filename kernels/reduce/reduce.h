@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 
 namespace saturate {
 

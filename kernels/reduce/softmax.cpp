@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/core/registry.h"
 #include "kernels/elementwise/activation.h"
-#include "kernels/runtime/registry.h"
 
 namespace saturate {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/core/processor.h"
 #include "kernels/elementwise/activation.h"
-#include "kernels/gemm/processor.h"
 #include "kernels/reduce/softmax.h"
 
 namespace saturate {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/runtime/buffer.h"
-#include "kernels/runtime/kernel.h"
-#include "kernels/runtime/registry.h"
+#include "kernels/core/buffer.h"
+#include "kernels/core/kernel.h"
+#include "kernels/core/registry.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/function_index.h"
 

@@ -9,9 +9,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "egraph/parallel.h"
 #include "fmt/format.h"
+#include "kernels/core/registry.h"
+#include "kernels/core/team_scope.h"
 #include "kernels/runtime/plan.h"
-#include "kernels/runtime/registry.h"
-#include "kernels/runtime/team_scope.h"
 #include "kernels/session/graph.h"
 #include "onnx_bridge/file/io.h"
 

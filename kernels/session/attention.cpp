@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 #include "kernels/session/graph.h"
 
 namespace saturate {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "kernels/attention/attention.h"
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 
 namespace saturate {
 namespace {

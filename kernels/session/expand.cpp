@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "kernels/conv/conv.h"
+#include "kernels/core/registry.h"
 #include "kernels/elementwise/activation.h"
-#include "kernels/runtime/registry.h"
 #include "kernels/session/graph.h"
 #include "onnx_bridge/operators/op_table.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "fmt/format.h"
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/runtime/kernel.h"
+#include "kernels/core/kernel.h"
 #include "onnx_bridge/model/evaluator.h"
 
 namespace saturate {

@@ -1,7 +1,7 @@
 // The parts of the signal, string, image, ml and quantization families: one function per source file.
 #pragma once
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 
 namespace saturate {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 #include "kernels/signal/families.h"
 #include "kernels/tensor/util.h"
 

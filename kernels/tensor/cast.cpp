@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "fmt/format.h"
+#include "kernels/core/codec.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/tensor/codec.h"
 #include "kernels/tensor/families.h"
 #include "kernels/tensor/util.h"
 

@@ -1,7 +1,7 @@
 // The parts of the data, quantization, image and other families: one function per source file, called by the register_* of registry.h.
 #pragma once
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 
 namespace saturate {
 

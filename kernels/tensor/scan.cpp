@@ -1,5 +1,5 @@
 // Running sums and products along an axis (ONNX Operators: CumSum, CumProd).
-#include "kernels/runtime/wrapping.h"
+#include "kernels/core/wrapping.h"
 #include "kernels/tensor/families.h"
 #include "kernels/tensor/util.h"
 

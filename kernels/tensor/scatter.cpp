@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/runtime/wrapping.h"
+#include "kernels/core/wrapping.h"
 #include "kernels/tensor/families.h"
 #include "kernels/tensor/util.h"
 

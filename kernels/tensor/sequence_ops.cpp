@@ -1,7 +1,7 @@
 // Sequences and optionals (ONNX Operators: Sequence*, SplitToSequence, ConcatFromSequence, Optional*).
 #include <algorithm>
 
-#include "kernels/runtime/registry.h"
+#include "kernels/core/registry.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/tensor/codec.h"
+#include "kernels/core/codec.h"
 
 namespace saturate {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/runtime/kernel.h"
+#include "kernels/core/kernel.h"
 
 namespace saturate {
 

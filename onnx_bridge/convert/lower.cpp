@@ -13,10 +13,10 @@
 #include "onnx_bridge/file/sparse.h"
 #include "onnx_bridge/file/text/model.h"
 #include "onnx_bridge/model/function_index.h"
-#include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/model/subgraphs.h"
-#include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/operators/random_nodes.h"
+#include "onnx_bridge/opsets/canonical.h"
 
 namespace saturate {
 namespace {

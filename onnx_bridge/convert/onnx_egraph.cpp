@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "fmt/format.h"
-#include "onnx_bridge/facts/signs.h"
+#include "onnx_bridge/convert/signs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 

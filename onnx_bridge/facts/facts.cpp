@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "onnx_bridge/facts/infer_call.h"
-#include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
+#include "onnx_bridge/operators/random_nodes.h"
 
 namespace saturate {
 

@@ -13,7 +13,7 @@
 #include "onnx_bridge/file/output_file.h"
 #include "onnx_bridge/file/proto/convert.h"
 #include "onnx_bridge/file/save_files.h"
-#include "onnx_bridge/model/written.h"
+#include "onnx_bridge/file/written.h"
 
 namespace saturate {
 namespace {

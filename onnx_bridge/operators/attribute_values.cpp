@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "onnx_bridge/file/words.h"
+#include "onnx_bridge/model/words.h"
 
 namespace saturate {
 namespace {

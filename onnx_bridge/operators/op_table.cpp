@@ -10,7 +10,7 @@
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
-#include "onnx_bridge/file/words.h"
+#include "onnx_bridge/model/words.h"
 
 namespace saturate {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "onnx_bridge/operators/canonical.h"
-#include "rules/language/literals.h"
+#include "onnx_bridge/opsets/canonical.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 namespace {

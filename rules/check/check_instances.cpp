@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "rules/check/check_run.h"
-#include "rules/language/literals.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/opsets/canonical.h"
 #include "rules/check/check_graph.h"
 #include "rules/language/parse_lexer.h"
 

@@ -1,5 +1,5 @@
 #include "rules/check/check_run.h"
-#include "rules/language/literals.h"
+#include "rules/terms/literals.h"
 
 #include <fmt/format.h>
 

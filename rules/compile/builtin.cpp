@@ -1,6 +1,6 @@
 // The built-in rules: bytes that were made when the library was built or, with their examples, the files themselves.
-#include "rules/compile/flat.h"
 #include "rules/compile/rule_set.h"
+#include "rules/stored/flat.h"
 
 namespace saturate {
 

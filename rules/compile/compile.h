@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "egraph/rewrite.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
-#include "rules/compile/stored_rule.h"
-#include "rules/language/rule.h"
+#include "rules/stored/stored_rule.h"
+#include "rules/terms/rule.h"
 
 namespace saturate {
 

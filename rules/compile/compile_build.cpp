@@ -6,9 +6,9 @@
 #include <mutex>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "onnx_bridge/operators/canonical.h"
+#include "onnx_bridge/opsets/canonical.h"
 #include "rules/compile/compile_plan.h"
-#include "rules/language/literals.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 namespace {

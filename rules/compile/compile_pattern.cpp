@@ -3,10 +3,10 @@
 #include <set>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_traits.h"
+#include "onnx_bridge/opsets/canonical.h"
 #include "rules/compile/compile_plan.h"
-#include "rules/language/literals.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 namespace {

@@ -1,8 +1,8 @@
 #include "rules/compile/flat_source.h"
 
 #include "onnx_bridge/file/byte_literal.h"
-#include "rules/compile/flat.h"
 #include "rules/compile/rule_set.h"
+#include "rules/stored/flat.h"
 
 namespace saturate {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/compile/stored_rule.h"
+#include "rules/stored/stored_rule.h"
 
 namespace saturate {
 

@@ -12,10 +12,10 @@
 #include "absl/status/statusor.h"
 #include "rules/compile/compile.h"
 #include "rules/compile/kept_known.h"
-#include "rules/compile/stored_rule.h"
 #include "rules/language/embedded.h"
 #include "rules/language/operators.h"
-#include "rules/language/rule.h"
+#include "rules/stored/stored_rule.h"
+#include "rules/terms/rule.h"
 
 namespace saturate {
 

@@ -1,4 +1,4 @@
-#include "rules/language/literals.h"
+#include "rules/terms/literals.h"
 #include <fmt/format.h>
 
 #include <bit>

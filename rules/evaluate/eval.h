@@ -16,7 +16,7 @@
 #include "onnx_bridge/convert/onnx_egraph.h"
 #include "onnx_bridge/convert/refusals.h"
 #include "onnx_bridge/facts/facts.h"
-#include "rules/language/rule.h"
+#include "rules/terms/rule.h"
 #include "rules/values/bounds.h"
 #include "rules/values/constants_in_a_row.h"
 #include "rules/values/fills.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "rules/evaluate/functions.h"
-#include "rules/language/literals.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 namespace {

@@ -8,9 +8,9 @@
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/evaluate/functions.h"
-#include "rules/language/literals.h"
 #include "rules/language/operators.h"
 #include "rules/language/parse_lexer.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/language/rule.h"
+#include "rules/terms/rule.h"
 
 namespace saturate {
 

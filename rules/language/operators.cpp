@@ -10,7 +10,7 @@
 
 #include "onnx_bridge/convert/op_key.h"
 #include "rules/evaluate/eval.h"
-#include "rules/language/literals.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "onnx_bridge/facts/facts.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "rules/compile/stored_rule.h"
 #include "rules/evaluate/eval.h"
+#include "rules/stored/stored_rule.h"
 
 namespace saturate {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/operators/op_traits.h"
+#include "onnx_bridge/operators/random_nodes.h"
 #include "rules/evaluate/functions.h"
 #include "rules/language/expand.h"
 #include "rules/language/parse_lexer.h"

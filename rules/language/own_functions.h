@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_bridge/model/model.h"
 #include "rules/language/operators.h"
-#include "rules/language/rule.h"
+#include "rules/terms/rule.h"
 
 namespace saturate {
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "onnx_bridge/operators/body_opset.h"
+#include "onnx_bridge/opsets/body_opset.h"
 #include "rules/language/own_functions.h"
 
 namespace saturate {

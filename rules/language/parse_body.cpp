@@ -5,9 +5,9 @@
 
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "rules/language/literals.h"
 #include "rules/language/operators.h"
 #include "rules/language/parse_parser.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 

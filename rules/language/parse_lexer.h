@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rules/language/rule.h"
+#include "rules/terms/rule.h"
 
 namespace saturate {
 

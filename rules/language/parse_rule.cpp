@@ -5,8 +5,8 @@
 #include "egraph/rewrite.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/language/embedded.h"
-#include "rules/language/literals.h"
 #include "rules/language/parse_parser.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 namespace {

@@ -1,5 +1,5 @@
-#include "onnx_bridge/convert/op_key.h"
 #include "rules/native/kit.h"
+#include "onnx_bridge/convert/op_key.h"
 
 #include <algorithm>
 #include <array>

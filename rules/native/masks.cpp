@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "rules/language/literals.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
+#include "rules/terms/literals.h"
 #include "rules/values/fills.h"
 #include "rules/values/masks.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "onnx_bridge/operators/canonical.h"
+#include "onnx_bridge/opsets/canonical.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
 

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "rules/language/literals.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
+#include "rules/terms/literals.h"
 
 namespace saturate {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
-#include "rules/evaluate/answers.h"
+#include "rules/values/answers.h"
 #include "rules/values/masks.h"
 
 namespace saturate {

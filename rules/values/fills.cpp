@@ -14,8 +14,8 @@
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
-#include "rules/evaluate/answers.h"
-#include "rules/language/literals.h"
+#include "rules/terms/literals.h"
+#include "rules/values/answers.h"
 #include "rules/values/known_by_depth.h"
 #include "rules/values/masks.h"
 

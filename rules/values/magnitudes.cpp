@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "onnx_bridge/operators/op_traits.h"
-#include "rules/evaluate/answers.h"
+#include "rules/values/answers.h"
 
 namespace saturate {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
-#include "rules/evaluate/answers.h"
+#include "rules/values/answers.h"
 #include "rules/values/fills.h"
 #include "rules/values/known_by_depth.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "egraph/invariants.h"
-#include "egraph/text_workload.h"
+#include "egraph/text/text_workload.h"
 
 namespace saturate {
 namespace {

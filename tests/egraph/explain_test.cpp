@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "egraph/invariants.h"
-#include "egraph/text_workload.h"
+#include "egraph/text/text_workload.h"
 #include "tests/egraph/naive.h"
 
 namespace saturate {

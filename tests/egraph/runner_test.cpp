@@ -7,9 +7,9 @@
 #include "egraph/explain.h"
 #include "egraph/invariants.h"
 #include "egraph/rewrite.h"
-#include "egraph/text_workload.h"
-#include "tests/egraph/naive.h"
+#include "egraph/text/text_workload.h"
 #include "tests/egraph/ac_text.h"
+#include "tests/egraph/naive.h"
 
 namespace saturate {
 namespace {

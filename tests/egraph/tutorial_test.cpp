@@ -9,7 +9,7 @@
 #include <string>
 
 #include "egraph/explain.h"
-#include "egraph/text_workload.h"
+#include "egraph/text/text_workload.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "egraph/explain.h"
 #include "egraph/invariants.h"
 #include "egraph/rewrite.h"
-#include "egraph/text_workload.h"
+#include "egraph/text/text_workload.h"
 
 namespace saturate {
 namespace {

@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "extract/price/lent_rows.h"
-#include "extract/price/measured.h"
+#include "extract/fit/lent_rows.h"
+#include "extract/fit/measured.h"
 #include "nlohmann/json.hpp"
 #include "rules/compile/rule_set.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "extract/extract.h"
-#include "extract/price/cost_quality.h"
-#include "extract/price/fitted.h"
+#include "extract/fit/cost_quality.h"
+#include "extract/fit/fitted.h"
 #include "extract/price/op_times.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"

@@ -2,7 +2,7 @@
 //   c++ -shared -fPIC -I<prefix>/include/saturate example_cost.cpp -o libmine.so && saturate in.onnx --cost ./libmine.so
 #include <cstring>
 
-#include "extract/saturate_cost.h"
+#include "extract/price/saturate_cost.h"
 
 extern "C" void* saturate_cost_open(int version) {
   static int state = 0;

@@ -1,4 +1,4 @@
-#include "extract/price/lent_rows.h"
+#include "extract/fit/lent_rows.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "extract/price/measured.h"
-#include "extract/price/op_features.h"
+#include "extract/fit/measured.h"
+#include "extract/sizes/op_features.h"
 #include "extract/target/kernels.h"
 #include "nlohmann/json.hpp"
 #include "rules/compile/rule_set.h"

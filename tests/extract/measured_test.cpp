@@ -1,4 +1,4 @@
-#include "extract/price/measured.h"
+#include "extract/fit/measured.h"
 
 #include <fstream>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "extract/price/op_features.h"
+#include "extract/sizes/op_features.h"
 
 #include <gtest/gtest.h>
 

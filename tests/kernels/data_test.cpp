@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "kernel_test_util.h"
-#include "kernels/tensor/codec.h"
+#include "kernels/core/codec.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate::test {

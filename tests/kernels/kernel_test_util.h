@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/runtime/numeric.h"
+#include "kernels/core/numeric.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
 

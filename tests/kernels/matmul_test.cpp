@@ -4,8 +4,8 @@
 #include <map>
 
 #include "kernel_test_util.h"
+#include "kernels/core/processor.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/gemm/processor.h"
 
 namespace saturate {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "fmt/format.h"
 #include "kernel_test_util.h"
-#include "kernels/runtime/buffer.h"
+#include "kernels/core/buffer.h"
 #include "kernels/runtime/plan.h"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "onnx_bridge/operators/canonical.h"
+#include "onnx_bridge/opsets/canonical.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "onnx_bridge/model/random_nodes.h"
+#include "onnx_bridge/operators/random_nodes.h"
 
 #include "gtest/gtest.h"
 #include "kernels/runtime/runtime.h"

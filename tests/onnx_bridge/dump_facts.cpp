@@ -11,8 +11,8 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/file/io.h"
-#include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/opsets/canonical.h"
 
 namespace saturate {
 namespace {

@@ -1,4 +1,4 @@
-#include "onnx_bridge/model/written.h"
+#include "onnx_bridge/file/written.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rules/language/assumptions.h"
+#include "onnx_bridge/operators/assumptions.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/op_key.h"
 #include "rules/compile/rule_set.h"
-#include "rules/language/literals.h"
+#include "rules/terms/literals.h"
 #include "rules/values/fills.h"
 
 namespace saturate {

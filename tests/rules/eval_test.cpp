@@ -6,7 +6,7 @@
 #include <set>
 
 #include "rules/evaluate/functions.h"
-#include "rules/language/rule.h"
+#include "rules/terms/rule.h"
 
 namespace saturate {
 namespace {

@@ -1,4 +1,4 @@
-#include "rules/compile/flat.h"
+#include "rules/stored/flat.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 
 #include "onnx_bridge/convert/onnx_egraph.h"
 #include "onnx_bridge/model/evaluator.h"
-#include "rules/check/check.h"
 #include "rule_sets.h"
+#include "rules/check/check.h"
 #include "rules/compile/rule_set.h"
 
 namespace saturate {

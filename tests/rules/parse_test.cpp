@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "rules/evaluate/functions.h"
-#include "rules/language/rule.h"
+#include "rules/terms/rule.h"
 
 namespace saturate {
 namespace {

@@ -7,12 +7,12 @@
 #include <set>
 #include <sstream>
 
+#include "extract/optimize/target_check.h"
+#include "extract/prepare/graph_stats.h"
 #include "fmt/format.h"
 #include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"
-#include "tools/pipeline/graph_stats.h"
 #include "tools/pipeline/pipeline.h"
-#include "tools/pipeline/target_check.h"
 
 namespace saturate {
 namespace {

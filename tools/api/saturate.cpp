@@ -4,24 +4,25 @@
 #include <cmath>
 #include <set>
 
+#include "extract/optimize/settle.h"
 #include "extract/solve/extractors.h"
 #include "fmt/format.h"
+#include "kernels/compare/known_operators.h"
+#include "kernels/verify/choice.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/api/saturate_impl.h"
 #include "tools/diff/diff.h"
+#include "tools/explain/explain_json.h"
 #include "tools/explain/inspect.h"
 #include "tools/io/files.h"
 #include "tools/io/terminal.h"
-#include "tools/judge/choice.h"
 #include "tools/pipeline/pipeline.h"
-#include "tools/pipeline/settle.h"
 #include "tools/prove/prove.h"
 #include "tools/transform/split.h"
 #include "tools/transform/transform.h"
-#include "tools/verify/known_operators.h"
 
 namespace saturate::api {
 namespace {

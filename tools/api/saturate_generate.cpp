@@ -1,12 +1,12 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/decode/encoder.h"
+#include "kernels/decode/generate.h"
+#include "kernels/decode/report.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/api/saturate_impl.h"
-#include "tools/generate/encoder.h"
-#include "tools/generate/generate.h"
-#include "tools/generate/report.h"
 
 namespace saturate::api {
 namespace {

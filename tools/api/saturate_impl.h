@@ -9,13 +9,13 @@
 
 #include "absl/status/status.h"
 #include "extract/price/cost.h"
+#include "kernels/compare/other_runtime.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/model.h"
 #include "rules/compile/rule_set.h"
 #include "tools/api/saturate.h"
 #include "tools/explain/not_fused.h"
 #include "tools/pipeline/report.h"
-#include "tools/verify/other_runtime.h"
 
 namespace saturate::api {
 

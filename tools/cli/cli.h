@@ -14,20 +14,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "egraph/rewrite.h"
+#include "extract/optimize/optimize.h"
 #include "extract/price/cost.h"
+#include "kernels/compare/other_runtime.h"
+#include "kernels/decode/decoder.h"
+#include "kernels/inputs/draw_inputs.h"
 #include "kernels/runtime/runtime.h"
+#include "kernels/verify/choice.h"
+#include "kernels/verify/trial.h"
+#include "kernels/verify/verify.h"
 #include "onnx_bridge/model/model.h"
-#include "tools/generate/decoder.h"
+#include "tools/io/files.h"
 #include "tools/io/style.h"
-#include "tools/judge/choice.h"
 #include "tools/pipeline/failure.h"
-#include "tools/pipeline/optimize.h"
 #include "tools/pipeline/setup.h"
 #include "tools/transform/pass.h"
-#include "tools/verify/draw_inputs.h"
-#include "tools/verify/other_runtime.h"
-#include "tools/verify/trial.h"
-#include "tools/verify/verify.h"
 
 namespace saturate {
 
@@ -346,7 +347,6 @@ class ResultToStdout {
  private:
   int out_ = -1;
 };
-inline constexpr std::string_view kPipe = "-";
 // A result that has no name: `a/b.onnx` and ".opt.onnx" give `a/b.opt.onnx`.
 std::string path_beside(const std::string& input, const std::string& ending);
 // `onnxruntime`: what --onnxruntime names, of verbs that have it.

@@ -13,15 +13,15 @@
 #include <unordered_set>
 
 #include "egraph/stop.h"
+#include "extract/optimize/stages.h"
 #include "fmt/format.h"
+#include "kernels/verify/choice.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/output_file.h"
 #include "onnx_bridge/model/wrong_usage.h"
-#include "tools/judge/choice.h"
 #include "tools/cli/cli.h"
-#include "tools/pipeline/stages.h"
 #include "tools/io/files.h"
 #include "tools/io/npz.h"
 #include "tools/io/option_checks.h"

@@ -10,23 +10,23 @@
 #include <cstring>
 #include <iostream>
 
+#include "tools/cli/command_line.h"
 #include "CLI/CLI.hpp"
 #include "fmt/format.h"
+#include "kernels/verify/choice.h"
 #include "onnx_bridge/file/mapped_files.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
-#include "tools/cli/foreign_words.h"
-#include "tools/cli/command_line.h"
-#include "tools/cli/help.h"
 #include "tools/cli/repro.h"
-#include "tools/cli/shell.h"
 #include "tools/cli/verb_options.h"
 #include "tools/cli/verbs.h"
-#include "tools/cli/words.h"
+#include "tools/cli/words/foreign_words.h"
+#include "tools/cli/words/help.h"
+#include "tools/cli/words/shell.h"
+#include "tools/cli/words/words.h"
 #include "tools/io/files.h"
 #include "tools/io/option_checks.h"
 #include "tools/io/terminal.h"
-#include "tools/judge/choice.h"
 
 namespace {
 

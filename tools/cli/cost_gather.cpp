@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "extract/price/measured_on.h"
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/op_sizes.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"

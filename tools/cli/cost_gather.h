@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "kernels/inputs/draw_inputs.h"
 #include "nlohmann/json_fwd.hpp"
-#include "tools/verify/draw_inputs.h"
 
 namespace saturate {
 

@@ -11,7 +11,7 @@
 #include <set>
 #include <thread>
 
-#include "egraph/read_json.h"
+#include "egraph/text/read_json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/data_file.h"

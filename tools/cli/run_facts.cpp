@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "egraph/read_json.h"
+#include "egraph/text/read_json.h"
 #include "extract/target/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"

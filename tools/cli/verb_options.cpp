@@ -1,5 +1,5 @@
-#include "tools/judge/judge.h"
 #include "tools/cli/verb_options.h"
+#include "kernels/judge/judge.h"
 
 #include <algorithm>
 

@@ -6,8 +6,8 @@
 #include "CLI/CLI.hpp"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "tools/cli/shell.h"
 #include "tools/cli/verb_options.h"
+#include "tools/cli/words/shell.h"
 #include "tools/io/option_checks.h"
 #include "tools/pipeline/stage_dumps.h"
 

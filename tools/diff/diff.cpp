@@ -4,6 +4,9 @@
 #include <map>
 #include <set>
 
+#include "extract/optimize/prediction.h"
+#include "extract/optimize/provenance.h"
+#include "extract/optimize/stages.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"
@@ -16,9 +19,6 @@
 #include "tools/diff/matching.h"
 #include "tools/diff/regions.h"
 #include "tools/io/dims.h"
-#include "tools/pipeline/prediction.h"
-#include "tools/pipeline/provenance.h"
-#include "tools/pipeline/stages.h"
 
 namespace saturate {
 namespace {

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "extract/optimize/optimize.h"
+#include "extract/optimize/prediction.h"
 #include "extract/price/cost.h"
+#include "kernels/verify/verify.h"
 #include "nlohmann/json_fwd.hpp"
 #include "onnx_bridge/model/model.h"
-#include "tools/pipeline/optimize.h"
-#include "tools/pipeline/prediction.h"
 #include "tools/pipeline/setup.h"
-#include "tools/verify/verify.h"
 
 namespace saturate {
 

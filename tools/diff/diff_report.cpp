@@ -2,13 +2,13 @@
 #include <map>
 #include <set>
 
+#include "extract/optimize/prediction.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
 #include "tools/diff/diff.h"
 #include "tools/diff/labels.h"
 #include "tools/io/table.h"
-#include "tools/pipeline/prediction.h"
 
 namespace saturate {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kernels/compare/compare.h"
+#include "kernels/inputs/draw_inputs.h"
 #include "kernels/runtime/runtime.h"
-#include "tools/verify/compare.h"
-#include "tools/verify/draw_inputs.h"
-#include "tools/verify/verify_plans.h"
+#include "kernels/verify/verify_plans.h"
 
 namespace saturate {
 namespace {

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/verify/verify.h"
 #include "onnx_bridge/model/model.h"
-#include "tools/verify/verify.h"
 
 namespace saturate {
 

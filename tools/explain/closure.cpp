@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "extract/optimize/fused.h"
 #include "fmt/format.h"
-#include "tools/pipeline/fused.h"
 
 namespace saturate {
 namespace {

@@ -1,15 +1,13 @@
-// What is in a model, and which rules made what in its optimized form: as JSON.
+// What is in a model: as tables and as JSON.
 #pragma once
 
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "extract/prepare/graph_stats.h"
+#include "kernels/judge/judge.h"
 #include "nlohmann/json_fwd.hpp"
-#include "tools/explain/why_not.h"
-#include "tools/judge/judge.h"
-#include "tools/pipeline/graph_stats.h"
-#include "tools/pipeline/optimize.h"
-#include "tools/pipeline/setup.h"
+#include "tools/explain/quantization.h"
 
 namespace saturate {
 
@@ -21,10 +19,13 @@ struct AfterLoad {
 // Asks the runtime itself, up to its level "extended", which is for all machines. Its answer where it gives none.
 absl::StatusOr<AfterLoad> after_load(Judge& runtime, const Model& model);
 nlohmann::json to_json(const AfterLoad& loaded);
+// The operators before and after, each that is in either, as a table.
+std::string after_load_table(const GraphStats& before, const AfterLoad& after);
+// Tables of inputs, outputs, operators and initializers.
+std::string inspect_text(const std::string& path, const Model& model, const GraphStats& stats);
+// By the integer kernels of the target.
+absl::StatusOr<Quantization> quantization_of(const Model& model, const std::string& target_name);
 // `target`: whose integer kernels are meant where the model is quantized.
 nlohmann::json inspect_json(const std::string& path, const Model& model, const std::string& target = "ort-cpu");
-// Optimizes the model and tells which rules fired, and what became of the query's places (why_not.h).
-absl::StatusOr<nlohmann::json> explain_json(const std::string& path, const Model& model, const Setup& setup, const OptimizeOptions& options,
-                                            const WhyQuery& query);
 
 }  // namespace saturate

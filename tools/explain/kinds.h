@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/pipeline/optimize.h"
+#include "extract/optimize/optimize.h"
 #include "tools/pipeline/report.h"
 #include "tools/pipeline/setup.h"
 

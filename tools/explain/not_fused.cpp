@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "extract/optimize/fused.h"
 #include "nlohmann/json.hpp"
 #include "tools/explain/run_index.h"
 #include "tools/explain/why_not.h"
-#include "tools/pipeline/fused.h"
 
 namespace saturate {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "extract/optimize/optimize.h"
 #include "nlohmann/json_fwd.hpp"
-#include "tools/pipeline/optimize.h"
 #include "tools/pipeline/setup.h"
 
 namespace saturate {

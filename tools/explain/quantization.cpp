@@ -5,15 +5,15 @@
 #include <optional>
 #include <set>
 
-#include "extract/price/integer_kernels.h"
-#include "extract/price/op_sizes.h"
-#include "extract/target/node_units.h"
+#include "extract/prepare/assumed_sizes.h"
+#include "extract/sizes/op_sizes.h"
+#include "extract/units/node_units.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/operators/integer_kernels.h"
 #include "rules/compile/near_miss.h"
 #include "tools/io/table.h"
-#include "tools/pipeline/assumed_sizes.h"
 
 namespace saturate {
 namespace {

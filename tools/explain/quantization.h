@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "extract/target/node_units.h"
 #include "extract/target/target.h"
+#include "extract/units/node_units.h"
 #include "nlohmann/json_fwd.hpp"
 #include "onnx_bridge/model/model.h"
 

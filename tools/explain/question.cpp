@@ -4,12 +4,12 @@
 #include <set>
 #include <utility>
 
+#include "extract/prepare/graph_stats.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/explain/kinds.h"
-#include "tools/pipeline/graph_stats.h"
 
 namespace saturate {
 namespace {

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
+#include "extract/optimize/optimize.h"
 #include "tools/explain/place_tests.h"
-#include "tools/pipeline/optimize.h"
 
 namespace saturate {
 

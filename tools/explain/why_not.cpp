@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "egraph/explain.h"
+#include "extract/optimize/fused.h"
+#include "extract/optimize/prediction.h"
+#include "extract/prepare/graph_stats.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/model/wrong_usage.h"
@@ -15,13 +18,10 @@
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/compile/near_miss.h"
 #include "tools/explain/closure.h"
+#include "tools/explain/quantization.h"
 #include "tools/explain/question.h"
 #include "tools/explain/run_index.h"
-#include "tools/explain/quantization.h"
 #include "tools/explain/summary.h"
-#include "tools/pipeline/fused.h"
-#include "tools/pipeline/graph_stats.h"
-#include "tools/pipeline/prediction.h"
 
 namespace saturate {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "extract/target/node_units.h"
+#include "extract/optimize/optimize.h"
+#include "extract/units/node_units.h"
 #include "nlohmann/json_fwd.hpp"
-#include "tools/pipeline/optimize.h"
 #include "tools/pipeline/setup.h"
 
 namespace saturate {

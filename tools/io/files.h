@@ -10,6 +10,8 @@
 
 namespace saturate {
 
+inline constexpr std::string_view kPipe = "-";  // in place of a path: what is piped in, or out
+
 enum class Into : std::uint8_t { kFile, kAnything };  // kAnything: also into a device, a pipe or /dev/stdout
 // Whether a file could be written to `path` now, as far as can be seen without writing: asked before long work.
 absl::Status check_writable(const std::string& path, Into into = Into::kFile);

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "egraph/read_json.h"
+#include "egraph/text/read_json.h"
 #include "fmt/format.h"
 #include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/file/output_file.h"

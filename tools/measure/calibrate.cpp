@@ -4,12 +4,12 @@
 #include <cmath>
 #include <sstream>
 
-#include "egraph/read_json.h"
 #include "egraph/stop.h"
+#include "egraph/text/read_json.h"
 #include "extract/price/calibrated.h"
 #include "extract/price/measured_on.h"
-#include "extract/price/op_sizes.h"
 #include "extract/price/op_times.h"
+#include "extract/sizes/op_sizes.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "tools/measure/operator_timer.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/judge/judge.h"
+#include "kernels/judge/judge.h"
 
 namespace saturate {
 

@@ -5,15 +5,15 @@
 #include <utility>
 
 #include "egraph/stop.h"
+#include "extract/prepare/assumed_sizes.h"
+#include "extract/prepare/graph_stats.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kernels/judge/given_model.h"
+#include "kernels/verify/trial.h"
+#include "kernels/verify/verify.h"
 #include "onnx_bridge/file/io.h"
 #include "tools/io/sha256.h"
-#include "tools/judge/given_model.h"
-#include "tools/pipeline/assumed_sizes.h"
-#include "tools/pipeline/graph_stats.h"
-#include "tools/verify/trial.h"
-#include "tools/verify/verify.h"
 
 namespace saturate {
 namespace {

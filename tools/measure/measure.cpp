@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "egraph/stop.h"
-#include "fmt/format.h"
 #include "extract/price/measured_on.h"
+#include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "tools/measure/contest.h"
 

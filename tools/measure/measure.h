@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "extract/optimize/measured.h"
+#include "extract/optimize/variants.h"
 #include "extract/price/cost.h"
-#include "tools/judge/judge.h"
+#include "kernels/judge/judge.h"
 #include "tools/measure/answers.h"
-#include "tools/pipeline/measured.h"
-#include "tools/pipeline/variants.h"
 
 namespace saturate {
 

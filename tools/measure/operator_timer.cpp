@@ -7,10 +7,10 @@
 #include <set>
 #include <type_traits>
 
-#include "extract/price/op_sizes.h"
+#include "extract/sizes/op_sizes.h"
 #include "fmt/format.h"
+#include "kernels/inputs/draw_inputs.h"
 #include "nlohmann/json.hpp"
-#include "tools/verify/draw_inputs.h"
 
 namespace saturate {
 namespace {

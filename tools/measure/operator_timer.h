@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/judge/judge.h"
 #include "nlohmann/json_fwd.hpp"
 #include "onnx_bridge/model/model.h"
-#include "tools/judge/judge.h"
 
 namespace saturate {
 

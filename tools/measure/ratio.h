@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "tools/pipeline/measured.h"
+#include "extract/optimize/measured.h"
 
 namespace saturate {
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "extract/optimize/prediction.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "tools/io/dims.h"
@@ -13,7 +14,6 @@
 #include "tools/page/side.h"
 #include "tools/page/words.h"
 #include "tools/page_app.h"
-#include "tools/pipeline/prediction.h"
 #include "tools/pipeline/report.h"
 
 namespace saturate {

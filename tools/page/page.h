@@ -7,13 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "extract/optimize/measured.h"
+#include "kernels/verify/verify.h"
 #include "nlohmann/json.hpp"
 #include "rules/compile/rule_set.h"
 #include "tools/diff/diff.h"
 #include "tools/explain/not_fused.h"
 #include "tools/io/files.h"
-#include "tools/pipeline/measured.h"
-#include "tools/verify/verify.h"
 
 namespace saturate {
 

@@ -7,12 +7,12 @@
 
 #include "absl/status/status.h"
 #include "egraph/stop.h"
+#include "extract/optimize/target_check.h"
+#include "extract/prepare/local_functions.h"
 #include "fmt/format.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/debug_rules.h"
-#include "tools/pipeline/local_functions.h"
-#include "tools/pipeline/target_check.h"
 
 namespace saturate {
 namespace {

@@ -7,12 +7,12 @@
 #include <string>
 #include <string_view>
 
+#include "extract/optimize/optimize.h"
+#include "kernels/verify/verify.h"
 #include "tools/measure/measure.h"
 #include "tools/pipeline/failure.h"
-#include "tools/pipeline/optimize.h"
 #include "tools/pipeline/report.h"
 #include "tools/pipeline/setup.h"
-#include "tools/verify/verify.h"
 
 namespace saturate {
 

@@ -4,14 +4,14 @@
 #include <cmath>
 #include <set>
 
+#include "extract/optimize/fused.h"
+#include "extract/optimize/prediction.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
 #include "tools/io/dims.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
-#include "tools/pipeline/fused.h"
-#include "tools/pipeline/prediction.h"
 #include "tools/pipeline/screen.h"
 
 namespace saturate {

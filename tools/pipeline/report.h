@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "extract/optimize/optimize.h"
+#include "kernels/verify/verify.h"
 #include "nlohmann/json_fwd.hpp"
 #include "tools/io/style.h"
-#include "tools/pipeline/optimize.h"
-#include "tools/verify/verify.h"
 
 namespace saturate {
 

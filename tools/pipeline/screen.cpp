@@ -5,12 +5,12 @@
 #include <map>
 #include <set>
 
+#include "extract/optimize/fused.h"
+#include "extract/optimize/prediction.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
-#include "tools/pipeline/fused.h"
-#include "tools/pipeline/prediction.h"
 #include "tools/pipeline/screen_lines.h"
 
 namespace saturate {

@@ -7,12 +7,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "extract/optimize/settle.h"
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
+#include "kernels/inputs/draw_inputs.h"
 #include "onnx_bridge/model/model.h"
 #include "rules/compile/rule_set.h"
-#include "tools/pipeline/settle.h"
-#include "tools/verify/draw_inputs.h"
 
 namespace saturate {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "tools/pipeline/optimize.h"
+#include "extract/optimize/optimize.h"
 
 namespace saturate {
 

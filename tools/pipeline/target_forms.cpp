@@ -6,12 +6,12 @@
 #include <unordered_set>
 
 #include "absl/container/flat_hash_map.h"
-#include "extract/price/op_sizes.h"
-#include "extract/target/border.h"
+#include "extract/optimize/optimize.h"
+#include "extract/sizes/op_sizes.h"
+#include "extract/units/border.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/convert/lower.h"
-#include "tools/pipeline/optimize.h"
 
 namespace saturate {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "extract/optimize/target_check.h"
 #include "tools/pipeline/setup.h"
-#include "tools/pipeline/target_check.h"
 
 namespace saturate {
 

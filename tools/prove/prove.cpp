@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "egraph/explain.h"
+#include "extract/prepare/own_operators.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
@@ -14,7 +15,6 @@
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/values/fills.h"
 #include "tools/diff/interface.h"
-#include "tools/pipeline/own_operators.h"
 #include "tools/prove/known_equal.h"
 #include "tools/prove/open_regions.h"
 

@@ -9,10 +9,10 @@
 
 #include <cstdio>
 
+#include "kernels/verify/choice.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command_line.h"
-#include "tools/cli/foreign_words.h"
-#include "tools/judge/choice.h"
+#include "tools/cli/words/foreign_words.h"
 
 namespace saturate::python {
 namespace {

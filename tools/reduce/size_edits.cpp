@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/inputs/draw_inputs.h"
 #include "onnx_bridge/model/subgraphs.h"
-#include "tools/verify/draw_inputs.h"
 
 namespace saturate {
 namespace {

@@ -3,9 +3,9 @@
 #include <set>
 
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/file/io.h"
+#include "onnx_bridge/model/subgraphs.h"
 
 namespace saturate {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "egraph/read_json.h"
+#include "egraph/text/read_json.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/model/wrong_usage.h"

@@ -4,9 +4,9 @@
 #include <limits>
 #include <tuple>
 
+#include "extract/prepare/first_versions.h"
 #include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/subgraphs.h"
-#include "tools/pipeline/first_versions.h"
 #include "tools/transform/clamp_values.h"
 #include "tools/transform/edit.h"
 

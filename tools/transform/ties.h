@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/verify/verify.h"
 #include "onnx_bridge/model/model.h"
-#include "tools/verify/verify.h"
 
 namespace saturate {
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "egraph/read_json.h"
 #include "egraph/stop.h"
+#include "egraph/text/read_json.h"
 #include "fmt/format.h"
+#include "kernels/verify/verdict.h"
 #include "onnx_bridge/file/io.h"
-#include "onnx_bridge/model/written.h"
+#include "onnx_bridge/file/written.h"
 #include "tools/io/table.h"
-#include "tools/judge/verdict.h"
 #include "tools/pipeline/report.h"
 
 namespace saturate {

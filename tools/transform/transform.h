@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "extract/prepare/graph_stats.h"
+#include "kernels/verify/verify.h"
 #include "nlohmann/json.hpp"
 #include "tools/pipeline/failure.h"
-#include "tools/pipeline/graph_stats.h"
 #include "tools/transform/pass.h"
-#include "tools/verify/verify.h"
 
 namespace saturate {
 

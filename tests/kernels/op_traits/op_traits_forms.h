@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/kernels/kernel_test_util.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "op_traits_values.h"
+#include "tests/kernels/kernel_test_util.h"
 
 namespace saturate::traits_test {
 

@@ -10,10 +10,10 @@
 #include <map>
 #include <set>
 
-#include "tests/kernels/kernel_test_util.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "op_traits_forms.h"
 #include "op_traits_values.h"
+#include "tests/kernels/kernel_test_util.h"
 
 namespace saturate::traits_test {
 namespace {

@@ -1,0 +1,146 @@
+// What verification draws, and what that shows.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kernels/verify/compare_case.h"
+#include "kernels/verify/verify.h"
+#include "onnx_bridge/file/io.h"
+
+namespace saturate {
+namespace {
+
+Model model_of_draws(const std::string& text) {
+  auto model = parse_model_text(text, "test");
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? *std::move(model) : Model();
+}
+
+Model model_of(const std::string& signature, const std::string& body) {
+  return model_of_draws("<ir_version: 8, opset_import: [\"\" : 18]>\ng " + signature + " {\n" + body + "\n}\n");
+}
+
+VerifyStatus status_of_pair(const std::string& signature, const std::string& left, const std::string& right) {
+  return verify(model_of(signature, left), model_of(signature, right)).status;
+}
+
+TEST(VerifyDraws, NumbersNearZeroShowEpsilons) {
+  const std::string signature = "(float[n, m] x) => (float[n, m] y)", square = "p = Mul (x, x)\n";
+  const std::string left = square + "e = Constant <value_float = 1e-10> ()\na = Add (p, e)\ny = Log (a)";
+  EXPECT_EQ(status_of_pair(signature, left, square + "y = Log (p)"), VerifyStatus::kDifferent);
+  EXPECT_EQ(status_of_pair(signature, left, left), VerifyStatus::kEqual);
+}
+
+// What a half elsewhere is rounded by excuses nothing of a float; nor do weights that are stored in half.
+TEST(VerifyDraws, HalfExcusesWhatIsBehindIt) {
+  const std::string factor = "c = Constant <value_float = 1.001> ()\n";
+  const std::string beside = "h = Cast <to = 10> (x)\nz = Exp (h)\n";
+  const std::string two = "(float[n, 4] x) => (float[n, 4] y, float16[n, 4] z)";
+  EXPECT_EQ(status_of_pair(two, beside + "y = Relu (x)", beside + factor + "r = Relu (x)\ny = Mul (r, c)"), VerifyStatus::kDifferent);
+  const std::string one = "(float[n, 2] x) => (float[n, 2] y)";
+  const std::string stored = "w = Constant <value = float16[2, 2] {1.0, 2.0, 3.0, 4.0}> ()\nf = Cast <to = 1> (w)\n";
+  EXPECT_EQ(status_of_pair(one, stored + "y = MatMul (x, f)", stored + factor + "m = MatMul (x, f)\ny = Mul (m, c)"),
+            VerifyStatus::kDifferent);
+  const std::string inside = "h = Cast <to = 10> (x)\ne = Exp (h)\n";
+  EXPECT_EQ(status_of_pair(one, inside + "y = Cast <to = 1> (e)", inside + factor + "f = Cast <to = 1> (e)\ny = Mul (f, c)"),
+            VerifyStatus::kEqual);
+}
+
+// Where a value is rounded to half and read as a float again, few elements may be rounded otherwise; all may not.
+TEST(VerifyDraws, RoundingToHalfStays) {
+  const std::string one = "(float[n, 64] x) => (float[n, 64] y)", a = "a = Constant <value_float = 1.7> ()\n",
+                    b = "b = Constant <value_float = 2.3> ()\n", ab = "a = Constant <value_float = 3.91> ()\n";
+  const std::string half = "h = Cast <to = 10> (m)\ny = Cast <to = 1> (h)";
+  EXPECT_EQ(status_of_pair(one, ab + "m = Mul (x, a)\n" + half, a + b + "k = Mul (x, a)\nm = Mul (k, b)\n" + half), VerifyStatus::kEqual);
+  EXPECT_EQ(status_of_pair(one, ab + "m = Mul (x, a)\n" + half, ab + "y = Mul (x, a)"), VerifyStatus::kDifferent);
+}
+
+TEST(VerifyDraws, LengthsThatInputsTell) {
+  const Model a = model_of_draws(
+      "<ir_version: 8, opset_import: [\"\" : 18, \"com.microsoft\" : 1]>\n"
+      "g (float[b, s, 16] q, float[b, s, 8] k, float[b, s, 8] v, float[b, 1, p, 8] pk, float[b, 1, p, 8] pv, int32[b] lengths, int32 total)"
+      " => (float[b, s, 16] y) {\n"
+      "y, nk, nv = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 1> (q, k, v, pk, pv, lengths, total)\n}");
+  const VerifyReport report = verify(a, a);
+  ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_GE(report.cases.size(), 3u);
+}
+
+// Sizes hang on an integer, as in a model of speech that takes two rates; a window says the least size.
+TEST(VerifyDraws, IntegersThatTheModelAsksForAndSizesOfWindows) {
+  const auto rates = [](const std::string& slow) {
+    return model_of(
+        "(float[b, n] x, int64 rate) => (float[b, c, t] y)",
+        "k = Constant <value_int = 16000> ()\nis = Equal (rate, k)\none = Constant <value_ints = [1]> ()\nu = Unsqueeze (x, one)\n"
+        "fw = Constant <value_ints = [1, 1, 256]> ()\nsw = Constant <value_ints = [1, 1, 128]> ()\n"
+        "y = If (is) <then_branch = f () => (float[b1, c1, t1] a) { w = ConstantOfShape <value = float[1] {0.1}> (fw) a = Conv "
+        "<kernel_shape = [256]> (u, w) }, else_branch = s () => (float[b2, c2, t2] o) { w2 = ConstantOfShape <value = float[1] " +
+            slow + "> (sw) o = Conv <kernel_shape = [128]> (u, w2) }>");
+  };
+  const Model a = rates("{0.2}");
+  const VerifyReport report = verify(a, a);
+  ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_EQ(verify(a, rates("{0.3}")).status, VerifyStatus::kDifferent);
+}
+
+TEST(VerifyDraws, WhereAllIsNanSmallerNumbersAreDrawn) {
+  const auto grown = [](const std::string& factor) {
+    return model_of("(float[n, 4] x) => (float[n, 1] y)",
+                    "c = Constant <value_float = 100.0> ()\nh = Constant <value_float = " + factor +
+                        "> ()\nl = Constant <value_ints = [-1]> ()\nq = Abs (x)\na = Mul (q, c)\ne = Exp (a)\nf = Exp (e)\ng = Exp (f)\n"
+                        "s = ReduceSum (g, l)\nt = Mul (s, h)\ny = Sub (s, t)");
+  };
+  const VerifyReport report = verify(grown("0.5"), grown("0.5"));
+  ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_TRUE(std::any_of(report.cases.begin(), report.cases.end(), [](const VerifyCase& c) { return c.outputs[0].finite > 0; }));
+  EXPECT_EQ(verify(grown("0.5"), grown("0.6")).status, VerifyStatus::kDifferent);
+}
+
+TEST(VerifyDraws, WhatOverflowsIsComparedOnTheWay) {
+  const auto grown = [](const std::string& end) {
+    return model_of("(float[n, 4] x) => (float[n, 4] y)",
+                    "c = Constant <value_float = 1e38> ()\na = Mul (x, c)\nb = Mul (a, c)\nd = Sub (b, b)\n" + end);
+  };
+  const VerifyReport report = verify(grown("y = Sinh (d)"), grown("y = Sinh (d)"));
+  ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_NE(report.notes.back().find("on the way"), std::string::npos) << report.notes.back();
+  EXPECT_EQ(verify(grown("y = Sinh (d)"), grown("y = Cosh (d)")).status, VerifyStatus::kDifferent);
+  const Model hidden = model_of("(float[n, 4] x) => (float[n, 4] y)", "z = Sub (x, x)\ny = Div (z, z)");
+  const Model other = model_of("(float[n, 4] x) => (float[n, 4] y)", "w = Sub (x, x)\ny = Div (w, w)");
+  EXPECT_NE(verify(hidden, other).status, VerifyStatus::kDifferent);
+}
+
+TEST(VerifyDraws, TheFirstCaseMayTakeLonger) {
+  const Model a = model_of("(float[n] x) => (float[n] y)", "y = Relu (x)");
+  VerifyOptions options;
+  options.seconds = 1;
+  const VerifyRun run(a, a, options);
+  EXPECT_NEAR(run.limits(CaseKind::kUsual, true).deadline - run.started, 1, 1e-6);
+  EXPECT_NEAR(run.limits(CaseKind::kUsual, false).deadline - run.started, kTimesForFirstCase, 1e-6);
+}
+
+TEST(VerifyDraws, ATimeThatIsGivenBoundsTheFirstCaseToo) {
+  const Model a = model_of("(float[n] x) => (float[n] y)", "y = Relu (x)");
+  VerifyOptions options;
+  options.seconds = 2;
+  options.ends_in_time = true;
+  const VerifyRun run(a, a, options);
+  EXPECT_NEAR(run.seconds(true, true), 2, 1e-6);
+  EXPECT_NEAR(run.seconds(false, false), 2, 1e-6);
+  EXPECT_NEAR(run.seconds(false, true), 1, 1e-6);  // the rest is kept for the smaller case
+}
+
+TEST(VerifyDraws, ManyNotesOfOneKindAreOneLine) {
+  VerifyNotes notes;
+  for (const char* name : {"a", "b", "c", "d", "a"}) {
+    OutputComparison o;
+    o.name = name;
+    o.max_abs = name[0] == 'c' ? 0.5 : 0.25;
+    notes.allow(o, CaseKind::kFar, "by rounding");
+  }
+  ASSERT_EQ(notes.lines().size(), 1u);
+  EXPECT_EQ(notes.lines()[0], "4 outputs, 'c' most of all, differ by up to 5.00e-01 (far from 0) by rounding");
+}
+
+}  // namespace
+}  // namespace saturate
