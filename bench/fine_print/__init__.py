@@ -1,1 +1,1 @@
-"""The operators of bench/runtime_fine_print.py, the axes along which each is drawn, and who runs them."""
+"""The operators of bench/runtime/runtime_fine_print.py, the axes along which each is drawn, and who runs them."""

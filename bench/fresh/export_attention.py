@@ -15,6 +15,7 @@ import sys
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import rooms  # noqa: E402,F401
 from export_decoders import GROUPED, VOCABULARY, command, ids  # noqa: E402
 
 EXPORTERS = "dynamo-18-eager,dynamo-20-sdpa,dynamo-23-sdpa,torchscript-17-eager"

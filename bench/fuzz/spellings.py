@@ -13,6 +13,7 @@ import tempfile
 import edits
 import numpy as np
 import onnx
+import rooms  # noqa: F401
 from edit_coverage import blocks, close
 from spelled import Author, activations, attention, norms, wraps
 from spelled.products import linear

@@ -3,7 +3,7 @@
 
     python bench/in_openvino/models.py DIR --binary build/release/tools/saturate [NAME ...] [--options "--target openvino"] [--precision f32] [--rounds 31] [--runs 2]
         [--json OUT.json] [--budget S] [--work FOLDER]
-    python bench/in_openvino/models.py DIR --binary ... --exports    # what bench/export_models.py wrote into DIR, instead of bench/trained.py's
+    python bench/in_openvino/models.py DIR --binary ... --exports    # what bench/export/export_models.py wrote into DIR, instead of bench/speed/trained.py's
 
 Needs openvino, onnx, onnxruntime and numpy. Both run in one process with one thread, in turns and in another order each round, by processor time; that is done
 `--runs` times, each in a process of its own. Printed: the median of (result / original) of the same round with its 95 % interval, nodes of the graphs that
@@ -23,6 +23,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import rooms  # noqa: E402,F401
 import trained  # noqa: E402
 
 TOLERANCE = 1e-3  # of the scale of an output
@@ -37,7 +38,7 @@ def compiled(path, precision):
 
 
 def feeds_of(path, spec):
-    """Inputs of a model of bench/trained.py by its list, those of an export from the file beside it."""
+    """Inputs of a model of bench/speed/trained.py by its list, those of an export from the file beside it."""
     import numpy as np
 
     if "npz" in spec:

@@ -4,7 +4,7 @@
     python bench/in_openvino/operators.py [--json OUT.json] [--only REGEX] [--check extract/targets/openvino.json]
 
 Needs openvino, onnx, onnxruntime and numpy. The models are the standard's own tests of operators (onnx.backend.test; those of function bodies are left out), and
-those of com.microsoft that the grid of bench/ort_grid.py has, for which ONNX Runtime is the judge. Each runs in a process that may die. Printed for each operator:
+those of com.microsoft that the grid of bench/runtime/ort_grid.py has, for which ONNX Runtime is the judge. Each runs in a process that may die. Printed for each operator:
 how many of its cases run right, run wrong, are refused, or end the process, and the names of those. Then the newest opset in which a model of one Neg loads.
 --check compares that with a target: it fails where the target takes an operator of which no case runs right, or refuses one of which all do.
 """
@@ -44,6 +44,7 @@ def grid_cases():
     import onnx
 
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    import rooms  # noqa: F401
     import gather_ort
     import ort_grid
 

@@ -39,7 +39,7 @@ class CalibratedTimes : public OpTimes {
   MeasuredOn on_;
 };
 
-// What is timed to fit a table, the rows that tell most first: lines of bench/calibration_rows.py.
+// What is timed to fit a table, the rows that tell most first: lines of bench/runtime/calibration_rows.py.
 std::string_view calibration_cases();
 
 // The first line of a file of rows that are to be fitted so says by "fitted" to which table: the name of a built-in one.

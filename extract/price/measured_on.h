@@ -36,7 +36,7 @@ struct MeasuredOn {
   std::string date;         // "2026-11-25"; "": not known
   std::string fitted = {};  // of a calibration: the name of the table that was fitted to the machine
 };
-// What the first line of measured times says, as bench/gather_ort.py writes it; nullopt where it names no machine.
+// What the first line of measured times says, as bench/runtime/gather_ort.py writes it; nullopt where it names no machine.
 std::optional<MeasuredOn> measured_on(const nlohmann::json& head);
 // "Intel Xeon (AVX-512, VNNI, AMX), ONNX Runtime 1.31, 1 thread".
 std::string measured_on_text(const MeasuredOn& on);

@@ -257,7 +257,7 @@ void places(const OpUse& use, OpFeatures& f) {
   f.kinds = {!string_attribute(use, "reduction").empty()};
 }
 
-// Attributes by which a kernel takes another loop than without them (bench/attribute_times.py).
+// Attributes by which a kernel takes another loop than without them (bench/runtime/attribute_times.py).
 bool has_own_loop(const OpUse& use) {
   const auto is_wide = [](std::int64_t step) { return step > 1; };
   return std::ranges::any_of(ints_attribute(use, "dilations"), is_wide) || int_attribute(use, "block_size") > 0 ||

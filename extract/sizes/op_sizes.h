@@ -55,7 +55,7 @@ OpUse use_of(const OnnxEGraph& egraph, const ENode& node, Id id, const CostOptio
 std::vector<Id> tensors_of(std::string_view op, std::span<const Id> inputs);
 // The same operator spelled out: what `op` would cost on these inputs (of an integer kernel: its tensors alone).
 OpUse use_of(const OnnxEGraph& egraph, OtherOperator op, std::span<const Id> inputs, Id output, const CostOptions& options);
-// A row of `saturate cost gather` or bench/gather_ort.py; nullopt if it is none.
+// A row of `saturate cost gather` or bench/runtime/gather_ort.py; nullopt if it is none.
 std::optional<OpUse> use_of(const nlohmann::json& row);
 
 // Of a mixture of experts: pairs of a token and an expert, how many experts some token meets (of random scores), and how many weights one
@@ -70,7 +70,7 @@ bool is_recurrent(std::string_view op);
 bool is_view(std::string_view op);
 // Sizes of dims, symbolic ones as `options` say.
 Sizes1D sizes_of(const OnnxEGraph& egraph, std::span<const Dim> dims, const CostOptions& options);
-// The rows of a file of measured times, as bench/gather_ort.py and `saturate cost gather` write them: JSON lines; objects with "machine"
+// The rows of a file of measured times, as bench/runtime/gather_ort.py and `saturate cost gather` write them: JSON lines; objects with "machine"
 // describe it, those with "graph" are times of whole graphs and are skipped. `place` names the file in errors.
 struct TimedRows {
   std::vector<TimedUse> rows;

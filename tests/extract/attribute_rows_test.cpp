@@ -62,7 +62,7 @@ TEST(AttributeRows, EachAttributeThatRulesSetWasTimed) {
       if (!is_timed && !is_explained) without += whole + " ";
     }
   }
-  EXPECT_EQ(without, "") << "time it by bench/attribute_times.py";
+  EXPECT_EQ(without, "") << "time it by bench/runtime/attribute_times.py";
   EXPECT_GT(asked, 20);
 }
 

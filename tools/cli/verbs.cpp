@@ -454,7 +454,7 @@ void add_cost(CLI::App& app, CostArgs& args) {
   CLI::App* verb = app.add_subcommand(
       "cost",
       "measure operators, fit cost models, and judge them\n\ngather MODEL...: time every different operator of the "
-      "models in our runtime (bench/gather_ort.py does it in ONNX Runtime), or whole\ngraphs with --graphs. "
+      "models in our runtime (bench/runtime/gather_ort.py does it in ONNX Runtime), or whole\ngraphs with --graphs. "
       "fit ROWS...: a cost model from such rows. eval [GRAPHS...] [--rows ROWS]: how far a cost model is off, by operator "
       "and\nfor graphs that are equal: do they rank as they run? calibrate: fit the shipped prices to this machine and --threads, by rows "
       "of them\nthat are timed in the installed ONNX Runtime; --cost takes the file.");

@@ -203,7 +203,7 @@ absl::StatusOr<TimedOperator> timed_operator(const json& line) {
     }
     return out;
   } catch (const json::exception& error) {
-    return absl::InvalidArgumentError(fmt::format("no case of bench/calibration_rows.py: {}", error.what()));
+    return absl::InvalidArgumentError(fmt::format("no case of bench/runtime/calibration_rows.py: {}", error.what()));
   }
 }
 

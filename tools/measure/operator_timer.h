@@ -23,7 +23,7 @@ struct TimedOperator {
   std::vector<bool> weight;                   // by input
   std::size_t outputs = 1;
 };
-// As a line of bench/calibration_rows.py has it by "node" and "inputs". Errors are one line.
+// As a line of bench/runtime/calibration_rows.py has it by "node" and "inputs". Errors are one line.
 absl::StatusOr<TimedOperator> timed_operator(const nlohmann::json& line);
 
 class OperatorTimer {

@@ -1,4 +1,4 @@
-//! Runs a text workload with egg 0.11 and mimalloc: the other side of bench/compare_egg.py.
+//! Runs a text workload with egg 0.11 and mimalloc: the other side of bench/speed/compare_egg.py.
 //! usage: egg_workloads FILE simple|backoff ITERATIONS
 //! Prints one JSON object an iteration (nodes, classes), and at the end the wall time of the run.
 use egg::*;

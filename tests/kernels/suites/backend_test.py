@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the standard's own backend node cases (onnx.backend.test) through backend_runner, all in one process. (Through the Python
-package: bench/backend_table.py.)
+package: bench/runtime/backend_table.py.)
 
 usage: backend_test.py RUNNER [--work DIR] [--filter TEXT] [--reference] [--failures] [--at-least N]
 

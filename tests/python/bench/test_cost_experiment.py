@@ -1,4 +1,4 @@
-"""bench/cost_experiment.py: a small grid, gone on with after an interruption."""
+"""bench/gauges/cost_experiment.py: a small grid, gone on with after an interruption."""
 import csv
 import json
 import pathlib
@@ -7,7 +7,7 @@ import sys
 
 from conftest import DATA, binary
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "cost_experiment.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "gauges" / "cost_experiment.py"
 
 
 def experiment(tmp_path, grid):

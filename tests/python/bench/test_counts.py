@@ -1,11 +1,11 @@
-"""bench/counts.py: what it tells of sources, and that no figure of bench/data/counts.json has risen."""
+"""bench/gauges/counts.py: what it tells of sources, and that no figure of bench/data/counts.json has risen."""
 import importlib.util
 import json
 import pathlib
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "counts.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "gauges" / "counts.py"
 spec = importlib.util.spec_from_file_location("counts", SCRIPT)
 counts = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(counts)

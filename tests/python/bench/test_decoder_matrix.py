@@ -1,4 +1,4 @@
-"""bench/decoder_matrix.py: decoders through `slm`, stepped in ONNX Runtime."""
+"""bench/quality/decoder_matrix.py: decoders through `slm`, stepped in ONNX Runtime."""
 import importlib
 import json
 import pathlib
@@ -15,7 +15,7 @@ BENCH = pathlib.Path(__file__).resolve().parents[3] / "bench"
 
 
 def rows(folder, *words):
-    command = [sys.executable, BENCH / "decoder_matrix.py", folder, *words, "--saturate", binary(), "--json", folder / "rows.jsonl"]
+    command = [sys.executable, BENCH / "quality" / "decoder_matrix.py", folder, *words, "--saturate", binary(), "--json", folder / "rows.jsonl"]
     done = subprocess.run(command, capture_output=True, text=True)
     found = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()] if (folder / "rows.jsonl").exists() else []
     return found, done
@@ -46,7 +46,7 @@ def test_what_is_refused_is_told_with_what_speaks_against_it(tmp_path):
 
 
 def test_nan_is_no_equal_number(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(BENCH / "quality"))
     module = importlib.import_module("kv_cache")
     ids = np.zeros((1, 4), np.int64)
 
@@ -66,7 +66,7 @@ def test_nan_is_no_equal_number(tmp_path, monkeypatch):
 
 
 def test_a_wrong_result_is_told(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.syspath_prepend(str(BENCH / "quality"))
     module = importlib.import_module("decoder_matrix")
     keep(tmp_path, "decoder", kv.spelled_out())
     model, _ = kv.with_cache(tmp_path / "made", kv.spelled_out())

@@ -1,4 +1,4 @@
-"""bench/instructions.py: a build against itself has the ratio 1, no workload takes more than it did; without valgrind the measurement is skipped."""
+"""bench/gauges/instructions.py: a build against itself has the ratio 1, no workload takes more than it did; without valgrind the measurement is skipped."""
 import importlib.util
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from conftest import binary
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "instructions.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "gauges" / "instructions.py"
 HAS_VALGRIND = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 BUILD = os.environ.get("SATURATE_BUILD", "")
 

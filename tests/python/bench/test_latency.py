@@ -1,4 +1,4 @@
-"""bench/latency.py --against: two builds in turns, new over old."""
+"""bench/speed/latency.py --against: two builds in turns, new over old."""
 import json
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ import pytest
 
 from conftest import DATA, binary
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "latency.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "speed" / "latency.py"
 # A build whose runs take twice as long, as told by itself.
 SLOW = """
 import json, subprocess, sys

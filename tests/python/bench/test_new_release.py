@@ -1,4 +1,4 @@
-"""bench/new_release.py: rows and tables of a release, written again from the installed wheel."""
+"""bench/runtime/new_release.py: rows and tables of a release, written again from the installed wheel."""
 import json
 import sys
 
@@ -7,6 +7,7 @@ from conftest import ROOT
 
 onnxruntime = pytest.importorskip("onnxruntime")
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 import new_release  # noqa: E402
 import ort_kernel_types  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""bench/ort_latency.py: what executes the same kernels counts as 1, what differs is timed and compared."""
+"""bench/speed/ort_latency.py: what executes the same kernels counts as 1, what differs is timed and compared."""
 import json
 import os
 import pathlib
@@ -12,7 +12,7 @@ import pytest
 
 from conftest import DATA, binary
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "ort_latency.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "speed" / "ort_latency.py"
 sys.path.insert(0, str(SCRIPT.parent))
 import ort_outputs  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""`bench/quantized_error.py`: the error of a quantized model against its float model, before and after optimizing."""
+"""`bench/quality/quantized_error.py`: the error of a quantized model against its float model, before and after optimizing."""
 import json
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def models(folder, scale):
 
 
 def error(floats, quantized, command, *more):
-    words = [sys.executable, ROOT / "bench" / "quantized_error.py", floats, quantized, "--binary", command, "--positions", "100", *more]
+    words = [sys.executable, ROOT / "bench" / "quality" / "quantized_error.py", floats, quantized, "--binary", command, "--positions", "100", *more]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 

@@ -1,4 +1,4 @@
-"""bench/readme_tables.py: documents say what their commands find, and where they do not, it fails."""
+"""bench/gauges/readme_tables.py: documents say what their commands find, and where they do not, it fails."""
 import argparse
 import re
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT, SHARED, binary
 
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 import readme_tables  # noqa: E402
 
 PAGE = """A table: <!-- measured: coverage -->
@@ -25,7 +26,7 @@ TOOL = "import sys\nassert '{in}' in sys.argv[4] and '{out}' in sys.argv[4], sys
 
 
 def tables(*words):
-    return subprocess.run([sys.executable, ROOT / "bench" / "readme_tables.py", "--saturate", binary(), *map(str, words)], capture_output=True, text=True, timeout=3600)
+    return subprocess.run([sys.executable, ROOT / "bench" / "gauges" / "readme_tables.py", "--saturate", binary(), *map(str, words)], capture_output=True, text=True, timeout=3600)
 
 
 def test_a_page_that_says_something_else_fails(tmp_path):

@@ -1,4 +1,4 @@
-"""bench/refused.py: what a target refuses before and after."""
+"""bench/quality/refused.py: what a target refuses before and after."""
 import json
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from conftest import DATA, binary, make_model, value
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "refused.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "quality" / "refused.py"
 TARGET = DATA / "targets" / "npu-4d.json"
 
 

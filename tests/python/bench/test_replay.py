@@ -1,4 +1,4 @@
-"""bench/replay.py: a build against itself shows no difference, one that behaves otherwise shows what it changed."""
+"""bench/gauges/replay.py: a build against itself shows no difference, one that behaves otherwise shows what it changed."""
 import json
 import pathlib
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from conftest import DATA, binary
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "replay.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "gauges" / "replay.py"
 
 
 @pytest.fixture

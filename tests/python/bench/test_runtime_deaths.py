@@ -1,4 +1,4 @@
-"""bench/runtime_deaths.py finds in this release the shapes that extract/runtimes/dies_of.json has, and no others of its grid."""
+"""bench/runtime/runtime_deaths.py finds in this release the shapes that extract/runtimes/dies_of.json has, and no others of its grid."""
 import json
 import pathlib
 import re
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def test_what_ends_the_process_is_known():
-    done = subprocess.run([sys.executable, ROOT / "bench" / "runtime_deaths.py", sys.executable], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, ROOT / "bench" / "runtime" / "runtime_deaths.py", sys.executable], capture_output=True, text=True, check=True)
     dead = re.findall(r"signal \d+: (.*)", done.stdout)
     quantized, moved, reshaped, refused, *_ = json.loads((ROOT / "extract" / "runtimes" / "dies_of.json").read_text())
     # The rest, units by channel, are no shapes of this grid: test_units_at_load.py has them.

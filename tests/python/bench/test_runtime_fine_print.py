@@ -1,4 +1,4 @@
-"""bench/runtime_fine_print.py: every operator that rules make is in it, its page holds its rows, and the installed onnxruntime does what they say."""
+"""bench/runtime/runtime_fine_print.py: every operator that rules make is in it, its page holds its rows, and the installed onnxruntime does what they say."""
 import json
 import subprocess
 import sys
@@ -31,10 +31,10 @@ def test_the_page_holds_the_rows():
 def test_the_installed_release_does_what_the_rows_say(tmp_path):
     """Of some operators, each value of each axis alone."""
     words = [word for name in SOME for word in ("--operator", name)]
-    script = [sys.executable, ROOT / "bench" / "runtime_fine_print.py", sys.executable, "--pairs", "0", "--draws", "0", "--binary", binary(), "--json", tmp_path / "rows.json"]
+    script = [sys.executable, ROOT / "bench" / "runtime" / "runtime_fine_print.py", sys.executable, "--pairs", "0", "--draws", "0", "--binary", binary(), "--json", tmp_path / "rows.json"]
     subprocess.run([str(word) for word in [*script, *words]], capture_output=True, text=True, check=True, timeout=600)
     release = ".".join(onnxruntime.__version__.split(".")[:2])
-    assert release in ROWS["releases"], f"run bench/runtime_fine_print.py for {release}"
+    assert release in ROWS["releases"], f"run bench/runtime/runtime_fine_print.py for {release}"
 
     def of(rows):
         some = [row for row in rows if row["operator"].split("::")[-1] in SOME and release in row["releases"]]

@@ -12,6 +12,7 @@ import pytest
 from conftest import ROOT, binary, onnxruntime_outputs, run_ok
 
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 import then_quantize  # noqa: E402
 
 CONVOLUTIONS = """

@@ -1,10 +1,11 @@
-"""bench/trained.py: its list is whole, and what it makes of measured ratios is right."""
+"""bench/speed/trained.py: its list is whole, and what it makes of measured ratios is right."""
 import json
 import sys
 
 import pytest
 
 sys.path.insert(0, str(__import__("pathlib").Path(__file__).resolve().parents[3] / "bench"))
+import rooms  # noqa: E402,F401
 import trained  # noqa: E402
 
 

@@ -1,4 +1,4 @@
-"""bench/runtime_versions.py --zoo, bench/all_targets.py and bench/kept_values.py: tables over models with inputs and outputs beside them."""
+"""bench/runtime/runtime_versions.py --zoo, bench/quality/all_targets.py and bench/quality/kept_values.py: tables over models with inputs and outputs beside them."""
 import shutil
 import subprocess
 import sys
@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from conftest import DATA, ROOT, binary, make_model, value
 
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 import zoo  # noqa: E402
 
 

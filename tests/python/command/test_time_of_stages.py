@@ -14,6 +14,7 @@ from conftest import ROOT, SANITIZED, make_model, run, run_ok, value
 from test_hostile import F32, write
 
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 import large_models  # noqa: E402
 
 SLACK = 3  # seconds, of machines that others work on, too

@@ -211,7 +211,7 @@ def test_readme_is_short_and_begins_with_code():
 
 
 def readme_tables(*words, **there):
-    return subprocess.run([sys.executable, ROOT / "bench" / "readme_tables.py", "--saturate", binary(), *map(str, words)], capture_output=True, text=True,
+    return subprocess.run([sys.executable, ROOT / "bench" / "gauges" / "readme_tables.py", "--saturate", binary(), *map(str, words)], capture_output=True, text=True,
                           timeout=1800, env={**os.environ, **there})
 
 

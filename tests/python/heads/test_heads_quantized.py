@@ -12,6 +12,7 @@ from conftest import ROOT, make_model, run_ok, tensor, value
 from test_heads import in_onnxruntime, of_document, operators
 
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 from whole_units import count  # noqa: E402
 
 SMALL = {"T": 6, "H": 8, "L": 10}

@@ -1,4 +1,4 @@
-"""One in four of the files of bench/hostile_files.py, which gives all of them to the command."""
+"""One in four of the files of bench/quality/hostile_files.py, which gives all of them to the command."""
 import sys
 
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from conftest import ROOT, SANITIZED, binary
 
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 import hostile_files  # noqa: E402
 
 

@@ -1,6 +1,6 @@
 """`slim` and `simplify` in the place of onnxslim's and onnxsim's: the same arguments, each of which does something, warns, or is refused.
 
-The peers' arguments stand in tests/data/peer_signatures.json, which bench/peer_signatures.py compares with the peers themselves.
+The peers' arguments stand in tests/data/peer_signatures.json, which bench/gauges/peer_signatures.py compares with the peers themselves.
 """
 import contextlib
 import inspect

@@ -163,7 +163,7 @@ def test_a_list_of_inputs_leaves_out_those_with_a_default_or_none():
 
 def test_the_standards_model_suites_pass():
     """Models of ONNX's own tests, run by its own runner; two of `simple` need the training operator Gradient."""
-    words = [sys.executable, ROOT / "bench" / "backend_table.py", "--backends", "saturate", "--suites", "simple,pytorch-converted,pytorch-operator,light", "--failures"]
+    words = [sys.executable, ROOT / "bench" / "runtime" / "backend_table.py", "--backends", "saturate", "--suites", "simple,pytorch-converted,pytorch-operator,light", "--failures"]
     done = subprocess.run(words, capture_output=True, text=True)
     failures = [line for line in done.stdout.splitlines() if not line.startswith("|")]
     assert done.returncode == 0 and len(failures) == 2 and all("Gradient" in line for line in failures), done.stdout + done.stderr
@@ -172,7 +172,7 @@ def test_the_standards_model_suites_pass():
 
 def test_the_standards_node_cases_pass():
     """The whole set of onnx.backend.test's node cases, through the package; without those that draw random numbers or decode JPEG."""
-    words = [sys.executable, ROOT / "bench" / "backend_table.py", "--backends", "saturate", "--suites", "node", "--failures"]
+    words = [sys.executable, ROOT / "bench" / "runtime" / "backend_table.py", "--backends", "saturate", "--suites", "node", "--failures"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     cases, passed = done.stdout.splitlines()[2].split()[3:6:2]

@@ -19,7 +19,7 @@ def command(*words, cwd=None):
 
 
 def test_the_decoder_that_comes_along_is_what_the_script_makes(tmp_path):
-    subprocess.run([sys.executable, ROOT / "bench" / "tiny_decoder.py", tmp_path / "d.onnx"], check=True)
+    subprocess.run([sys.executable, ROOT / "bench" / "export" / "tiny_decoder.py", tmp_path / "d.onnx"], check=True)
     assert (tmp_path / "d.onnx").read_bytes() == DECODER.read_bytes() and DECODER.stat().st_size < 100_000
 
 

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 from conftest import ROOT, make_model, onnxruntime_outputs, run, run_ok, tensor, value
 
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 from whole_units import count, lost  # noqa: E402
 
 KEEPERS = ["onnx", "openvino", "ort-cuda", "ort-web", "qnn-htp", "coreml", "npu-4d", "trt-dla"]

@@ -12,6 +12,7 @@ from conftest import DATA, ROOT, binary, tensor
 
 pytest.importorskip("onnxruntime")
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 import edit_coverage  # noqa: E402
 import edits  # noqa: E402
 

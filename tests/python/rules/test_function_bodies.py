@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from conftest import ROOT, binary, make_model, run_ok, said, tensor, value
 
-SPEC = importlib.util.spec_from_file_location("bodies_table", ROOT / "bench" / "bodies_table.py")
+SPEC = importlib.util.spec_from_file_location("bodies_table", ROOT / "bench" / "runtime" / "bodies_table.py")
 bodies_table = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(bodies_table)
 

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 onnxruntime = pytest.importorskip("onnxruntime")
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 from rows_as_images import network  # noqa: E402
 
 TARGET = "ort-cpu@" + ".".join(onnxruntime.__version__.split(".")[:2])

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 onnxruntime = pytest.importorskip("onnxruntime")
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 from load_model import after_load, operators  # noqa: E402
 
 TARGET = "ort-cpu@" + ".".join(onnxruntime.__version__.split(".")[:2])
@@ -178,7 +179,7 @@ def test_what_no_pattern_says_is_followed(case, tmp_path):
 
 @pytest.mark.skipif(not SHARED.exists(), reason="../shared is not there")
 def test_models_load_as_we_say(tmp_path):
-    """Of a model of each architecture: the smaller count of an operator over the larger one, summed. bench/load_model.py has all."""
+    """Of a model of each architecture: the smaller count of an operator over the larger one, summed. bench/runtime/load_model.py has all."""
     seen, low, high = set(), 0, 0
     for path in sorted((SHARED / "data" / "zoo" / "models").glob("*.onnx")):
         name = path.name.split("-")[0]

@@ -106,6 +106,14 @@ def test_one_beyond_the_rows(tmp_path, version, taken, said):
     assert report["target"] == f"ort-cpu@{taken}" and said in screen  # with -v
 
 
+def test_one_that_is_named_and_newer_than_the_rows(tmp_path):
+    """It was taken for the last one without a word, and the file said that it was made for it."""
+    report, screen, made = optimized(tmp_path, "--target", "ort-cpu@1.99")
+    assert report["target"] == f"ort-cpu@{NEWEST}" and f"ONNX Runtime 1.99, newer than all that ort-cpu knows: taken as {NEWEST}" in screen
+    _, screen, same = optimized(tmp_path, "--target", f"ort-cpu@{NEWEST}")
+    assert same == made and "newer than" not in screen
+
+
 def test_what_tells_the_release(tmp_path):
     """The name behind links; the version of its symbols; the package's dist-info. A file that says nothing is started in a child, and no library."""
     linked = library(tmp_path / "linked", "libonnxruntime.so.1.22.0")

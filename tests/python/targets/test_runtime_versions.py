@@ -139,7 +139,7 @@ def test_a_file_of_ones_own_has_versions(tmp_path):
 
 
 def test_the_table_is_what_the_installed_runtime_loads():
-    done = subprocess.run([sys.executable, ROOT / "bench" / "runtime_versions.py"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, ROOT / "bench" / "runtime" / "runtime_versions.py"], capture_output=True, text=True, check=True)
     version, row = next(iter(json.loads("{" + done.stdout + "}").items()))
     older = [v for v in VERSIONS if int(v.split(".")[1]) <= int(version.split(".")[1])]
     assert VERSIONS[max(older, key=lambda v: int(v.split(".")[1]))] == row

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 from conftest import ROOT, SHARED, assert_refused, listing, make_model, run, run_ok, value
 
 sys.path.insert(0, str(ROOT / "bench"))
+import rooms  # noqa: E402,F401
 import loads  # noqa: E402
 
 ZOO = SHARED / "data" / "zoo" / "models"
