@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 #include <numeric>
 
+#include "egraph/once.h"
 #include "egraph/text/read_json.h"
 #include "extract/fit/gaussian.h"
 #include "extract/fit/time_fit.h"
@@ -62,7 +62,7 @@ double usual_ratio(const std::vector<TimedUse>& rows, const Roofline& roofline) 
 struct MeasuredTable::Family {
   std::vector<TimedUse> rows;  // not fitted yet
   std::string_view bytes;      // of a fitted one, not loaded yet
-  mutable std::once_flag once;
+  mutable Once once;
   // Fitted: the features of all rows one after the other, where those of each begin, and the pull of each on the prediction:
   // K^-1 (log measured - log fit).
   struct Fit {
@@ -134,7 +134,7 @@ struct MeasuredTable::Family {
   }
 
   double seconds(const OpFeatures& features, const OpSizes& sizes) const {
-    std::call_once(once, [&] { make(); });
+    once.call([&] { make(); });
     const FeatureRow at(features);
     double error = 0;
     for (std::size_t i = 0; i < fit.pull.size(); ++i) error += fit.pull[i] * correlation(at, fit.row(i));
@@ -196,7 +196,7 @@ std::string MeasuredTable::to_fitted() const {
   std::string out = fmt::format("{} {} {} {} {}\n", kFittedFormat, num_rows_, usual_ratio_, roofline_.to_json(), machine_);
   for (const auto& [op, group] : groups_)
     for (const auto& [name, family] : group->families) {
-      std::call_once(family.once, [&of = family] { of.make(); });
+      family.once.call([&of = family] { of.make(); });
       const std::string bytes = family.to_bytes();
       out += fmt::format("{} {} {} {} ", op, group->least, name, bytes.size()) + bytes;
     }

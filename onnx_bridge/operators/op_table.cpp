@@ -6,10 +6,10 @@
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
+#include "egraph/once.h"
 #include "onnx_bridge/model/words.h"
 
 namespace saturate {
@@ -72,7 +72,7 @@ class Table {
   std::span<const OpSchema* const> versions(std::string_view domain, std::string_view name) const {
     const auto it = by_name_.find({domain == "ai.onnx" ? std::string_view() : domain, name});
     if (it == by_name_.end()) return {};
-    std::call_once(it->second->once, [&] { read(*it->second); });
+    it->second->once.call([&] { read(*it->second); });
     return it->second->ascending;
   }
   bool has_domain(std::string_view domain) const { return domains_.contains(domain); }
@@ -88,7 +88,7 @@ class Table {
  private:
   struct Versions {
     std::vector<std::pair<std::string_view, const std::vector<std::string_view>*>> texts;  // with the sets of types that they name
-    std::once_flag once;
+    Once once;
     std::deque<OpSchema> schemas;
     std::vector<const OpSchema*> ascending;
   };

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
+#include "egraph/once.h"
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/opsets/canonical.h"
 #include "rules/compile/compile_plan.h"
@@ -476,7 +476,7 @@ class CompiledApplier : public RuleApplier {
   }
 
   void apply(EGraph&, const Match& match, std::vector<std::pair<Id, Id>>& unions) const override {
-    std::call_once(applied_, [this] { compile_right(*rule_, g_); });
+    applied_.call([this] { compile_right(*rule_, g_); });
     std::vector<std::pair<Id, Id>> pairs;
     if (!Application(*rule_, g_, match, false).build(pairs)) return;
     for (const auto& [left, right] : pairs) {
@@ -506,12 +506,12 @@ class CompiledApplier : public RuleApplier {
 
  private:
   const Conditions& conditions() const {
-    std::call_once(asked_, [this] { conditions_ = conditions_of(*rule_); });
+    asked_.call([this] { conditions_ = conditions_of(*rule_); });
     return conditions_;
   }
 
   std::shared_ptr<CompiledRule> rule_;
-  mutable std::once_flag asked_, applied_;
+  mutable Once asked_, applied_;
   mutable Conditions conditions_;
   OnnxEGraph& g_;
   std::shared_ptr<RuleLog> log_;

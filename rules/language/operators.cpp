@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <deque>
 #include <list>
-#include <mutex>
 #include <set>
 
+#include "egraph/once.h"
 #include "onnx_bridge/convert/op_key.h"
 #include "rules/evaluate/eval.h"
 #include "rules/terms/literals.h"
@@ -237,7 +237,7 @@ struct RuleOperators::Signature {
 struct RuleOperators::Operator {
   StoredRules bodies;
   // Made when it is asked for first: built-in bodies are read then.
-  mutable std::once_flag asked;
+  mutable Once asked;
   mutable Signature signature;
 };
 
@@ -255,7 +255,7 @@ const StoredRules* RuleOperators::bodies(std::string_view domain, std::string_vi
 const OpSchema* RuleOperators::schema(std::string_view domain, std::string_view op_type) const {
   const Operator* known = find(domain, op_type);
   if (!known) return nullptr;
-  std::call_once(known->asked, [known] {
+  known->asked.call([known] {
     static constexpr std::string_view kTypes[] = {"tensor(float)", "tensor(double)", "tensor(float16)", "tensor(bfloat16)"};
     OpSchema& schema = known->signature.schema;
     for (const auto& body : known->bodies) known->signature.join(body->rule());

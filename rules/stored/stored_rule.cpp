@@ -76,7 +76,7 @@ RuleHead head_of(const Rule& rule) {
 }
 
 const Rule& StoredRule::rule() const {
-  std::call_once(once_, [this] {
+  once_.call([this] {
     if (!read_) read_ = std::make_unique<const Rule>(flat_->rule(place_));
   });
   return *read_;

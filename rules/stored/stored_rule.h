@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "egraph/once.h"
 #include "rules/terms/rule.h"
 
 namespace saturate {
@@ -58,7 +58,7 @@ class StoredRule {
   const Rule& rule() const;
 
  private:
-  mutable std::once_flag once_;
+  mutable Once once_;
   mutable std::unique_ptr<const Rule> read_;
   std::shared_ptr<const FlatRules> flat_;
   std::size_t place_ = 0;

@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "egraph/once.h"
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
@@ -449,7 +450,7 @@ bool holds_nan_tests(const OnnxEGraph& g) {
 
 // What the model holds is there before the first rule asks, and stays.
 struct HeldAttention {
-  std::once_flag asked;
+  Once asked;
   bool standard = false;  // ONNX's, with a mask
   bool any = false;       // of any domain
 };
@@ -468,7 +469,7 @@ void look_for_attention(const OnnxEGraph& g, HeldAttention& held) {
 
 const HeldAttention& held_attention(const OnnxEGraph& g) {
   auto& note = g.notes<HeldAttention>();
-  std::call_once(note.asked, [&] { look_for_attention(g, note); });
+  note.asked.call([&] { look_for_attention(g, note); });
   return note;
 }
 
