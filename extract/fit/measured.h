@@ -19,7 +19,8 @@ namespace saturate {
 // far from all of them the sum alone counts.
 class MeasuredTable {
  public:
-  // Rows as JSON lines: the first object describes the machine; others as bench/runtime/gather_ort.py writes them. `place` names them in errors.
+  // Rows as JSON lines: the first object describes the machine; others as bench/runtime/gather_ort.py writes them. `place` names them in
+  // errors.
   static absl::StatusOr<MeasuredTable> parse(const std::string& text, const std::string& place);
   explicit MeasuredTable(TimedRows rows);
   // What to_fitted() made: the same predictions to the last bit, without rows and fits. Families are read when their operator is first

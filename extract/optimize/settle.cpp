@@ -49,7 +49,8 @@ SettledTarget of_named_release(const std::string& given, const GivenTarget& part
   const std::string& last = target->runtime.releases.back().version;
   if (!is_before(last, parts.release)) return {given};
   return {parts.name_or_path + "@" + last,
-          fmt::format("{} {}, newer than all that {} knows: taken as {}", target->runtime.name, parts.release, target->name, last), "", true};
+          fmt::format("{} {}, newer than all that {} knows: taken as {}", target->runtime.name, parts.release, target->name, last), "",
+          true};
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t kAligned = 4;
 
-// Fitted to 122 shapes on an AMD EPYC with ONNX Runtime 1.31.1 (bench/runtime/rows_as_images.py, which tells how far off they are): what the plain
-// kernel does for each place and each channel, filters share; and a start of each product, which many places share.
+// Fitted to 122 shapes on an AMD EPYC with ONNX Runtime 1.31.1 (bench/runtime/rows_as_images.py, which tells how far off they are): what
+// the plain kernel does for each place and each channel, filters share; and a start of each product, which many places share.
 constexpr double kOfFilters = 11, kOfPlaces = 4, kStrided = 1.2;
 constexpr double kOfChannelAlone = 3.9, kOfPlacesAlone = 180, kStridedAlone = 1.5, kAloneByOne = 0.5;
 constexpr double kFewestFilters = 16, kFewestPlaces = 4, kFewestPlacesAlone = 20;  // that were measured
@@ -39,7 +39,8 @@ constexpr InBlocks kInBlocks[] = {{"Conv", kBlocksOfFilters},
                                   {"Mul", kBlocksOfSeveral},
                                   {"Sum", kBlocksOfSeveral},
                                   {"Concat", kBlocksOfSeveral}};
-// Measured beside the convolution without it (bench/runtime/attribute_times.py --convolutions); of others it is as long as the kernel itself.
+// Measured beside the convolution without it (bench/runtime/attribute_times.py --convolutions); of others it is as long as the kernel
+// itself.
 constexpr std::pair<std::string_view, double> kShares[] = {{"", 0}, {"Relu", 0.1}, {"HardSwish", 0.5}};
 constexpr int kFarthest = 8;  // operators behind the last one of channels
 

@@ -70,8 +70,8 @@ bool is_recurrent(std::string_view op);
 bool is_view(std::string_view op);
 // Sizes of dims, symbolic ones as `options` say.
 Sizes1D sizes_of(const OnnxEGraph& egraph, std::span<const Dim> dims, const CostOptions& options);
-// The rows of a file of measured times, as bench/runtime/gather_ort.py and `saturate cost gather` write them: JSON lines; objects with "machine"
-// describe it, those with "graph" are times of whole graphs and are skipped. `place` names the file in errors.
+// The rows of a file of measured times, as bench/runtime/gather_ort.py and `saturate cost gather` write them: JSON lines; objects with
+// "machine" describe it, those with "graph" are times of whole graphs and are skipped. `place` names the file in errors.
 struct TimedRows {
   std::vector<TimedUse> rows;
   std::vector<std::string> lines;  // of each row

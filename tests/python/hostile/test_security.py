@@ -10,7 +10,8 @@ from onnx import TensorProto, helper
 
 from conftest import ROOT, SANITIZED, binary, make_model, run, run_ok, value
 
-HOSTILE, FILES, STRINGS, INPUTS, ERRORS = (f"python/{name}.py::" for name in ("test_hostile", "test_hostile_files", "test_hostile_strings", "test_hostile_inputs", "test_errors"))
+HOSTILE, FILES, STRINGS, INPUTS, ERRORS = (f"python/{name}.py::" for name in ("hostile/test_hostile", "hostile/test_hostile_files", "hostile/test_hostile_strings",
+                                                                                     "hostile/test_hostile_inputs", "command/test_errors"))
 HERE, JUDGE = "python/hostile/test_security.py::", "verify/judge_test.cpp::"
 # How a line begins -> the tests of what it says; a word without "::" is why there is none.
 PROMISES = {

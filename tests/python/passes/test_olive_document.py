@@ -743,7 +743,7 @@ def test_a_wrong_parameter_is_one_line(tmp_path, surgeon, fields, said):
 
 def test_the_tables_name_tests_that_are_there():
     tests = pathlib.Path(__file__).parents[1]
-    here = "".join(path.read_text() for path in tests.glob("test_*.py")) + " ".join(path.name for path in tests.glob("test_*.py"))
+    here = "".join(path.read_text() for path in tests.rglob("test_*.py")) + " ".join(path.name for path in tests.rglob("test_*.py"))
     table = (tests.parents[1] / "docs" / "transforms.md").read_text()
     assert all(surgeon in table for surgeon in SURGEONS)
     for name in re.findall(r"`(test_\w+(?:\.py)?)`", table):
