@@ -180,8 +180,9 @@ class StepVerifier {
     switch (report->status) {
       case VerifyStatus::kDifferent:
         return absl::DataLossError(
-            fmt::format("step by step, {} tokens give something else than at once: {}; the model may look at later tokens{}", one.tokens,
-                        report->message, options_.fixed ? ", or at those that its mask hides" : ""));
+            fmt::format("the model may look at later tokens{}, as an encoder does, which can have no cache: step by step, {} tokens give "
+                        "something else than at once: {}",
+                        options_.fixed ? ", or at those that its mask hides" : "", one.tokens, report->message));
       case VerifyStatus::kUnsupported:
         return absl::UnimplementedError("can't verify: " + report->message);
       case VerifyStatus::kCancelled:
