@@ -155,7 +155,7 @@ def test_the_table_is_what_onnxruntimes_registries_say():
 
 def test_the_guide_shows_what_its_command_prints():
     page = (ROOT / "docs" / "guide" / "quantize.md").read_text()
-    shown = re.search(r"\$ (python bench/then_quantize\.py run .*)\n((?:.*\n)+?)```", page)
+    shown = re.search(r"\$ (python bench/quality/then_quantize\.py run .*)\n((?:.*\n)+?)```", page)
     words = shlex.split(shown[1].replace("--saturate saturate", f"--saturate {shlex.quote(str(binary()))}"))
     done = subprocess.run([sys.executable, *words[1:]], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.stdout.splitlines() == shown[2].splitlines(), done.stdout + done.stderr

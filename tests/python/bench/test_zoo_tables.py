@@ -32,18 +32,18 @@ def cells(done, first):
 
 
 def test_results_in_an_interpreter(folder):
-    done = script("runtime_versions.py", "--zoo", folder, "--binary", binary(), sys.executable)
+    done = script("runtime/runtime_versions.py", "--zoo", folder, "--binary", binary(), sys.executable)
     assert done.returncode == 0 and cells(done, "1.")[:3] == ["1", "1", "1"], done.stdout + done.stderr
     # An original that is right is told from a result that is not.
     wrong = folder / "wrong.rules"
     wrong.write_text("rule wrong <..a> (X, S, B) => (Y)\n  { Y = LayerNormalization <..a> (X, S, B) }\n  =>\n  { Y = Identity (X) }\n  example X = float[2,3], S = float[3], B = float[3]\n")
-    done = script("runtime_versions.py", "--zoo", folder, "--binary", binary(), f"--word=--rules={wrong}", "--word=--no-verify", sys.executable)
+    done = script("runtime/runtime_versions.py", "--zoo", folder, "--binary", binary(), f"--word=--rules={wrong}", "--word=--no-verify", sys.executable)
     assert done.returncode == 1 and "bart_encoder: off, the original right" in done.stderr and cells(done, "1.")[1:3] == ["0", "1"], done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("target, taken", [("npu-4d", ["0", "1"]), ("ort-cuda", ["1", "1"]), ("onnx", ["1", "1"])])
 def test_a_target(folder, target, taken):
-    done = script("all_targets.py", folder, "--binary", binary(), "--target", target)
+    done = script("quality/all_targets.py", folder, "--binary", binary(), "--target", target)
     assert done.returncode == 0 and cells(done, f"`{target}`") == ["1", "1", "1", "1", *taken, "1", "0"], done.stdout + done.stderr
 
 
@@ -54,17 +54,17 @@ def test_operators_without_a_cuda_kernel_are_told(tmp_path):
     x = np.linspace(0, 3, 5, dtype=np.float32)
     np.savez(tmp_path / "m.inputs.npz", x=x)
     np.savez(tmp_path / "m.expected.npz", y=np.cos(x))
-    done = script("all_targets.py", tmp_path, "--binary", binary(), "--target", "ort-cuda")
+    done = script("quality/all_targets.py", tmp_path, "--binary", binary(), "--target", "ort-cuda")
     assert done.returncode == 0 and "without a kernel before: {'Cos-22': 1}" in done.stdout, done.stdout + done.stderr
 
 
 def test_names_mean_the_same_values(folder):
-    done = script("kept_values.py", folder, "--binary", binary())
+    done = script("quality/kept_values.py", folder, "--binary", binary())
     assert done.returncode == 0 and "; 0 are another value" in done.stdout, done.stdout + done.stderr
     wrong = folder / "wrong.rules"
     wrong.write_text("rule wrong (X) => (Y)\n  { Y = Softmax (X) }\n  =>\n  { Y = Relu (X) }\n  example X = float[2,3]\n")
     (folder / "cheap.json").write_text('{"costs": {"Relu": 0.1}, "default": 1}')
-    done = script("kept_values.py", folder, "--binary", binary(), f"--word=--rules={wrong}", f"--word=--cost={folder / 'cheap.json'}", "--word=--skip-fusion=Attention",
+    done = script("quality/kept_values.py", folder, "--binary", binary(), f"--word=--rules={wrong}", f"--word=--cost={folder / 'cheap.json'}", "--word=--skip-fusion=Attention",
                   "--word=--skip-fusion=MultiHeadAttention")
     assert done.returncode == 1 and "is another value" in done.stdout, done.stdout + done.stderr
 
