@@ -4,8 +4,8 @@ convolutions of bytes, too.
 
     python bench/export/matmul_models.py FOLDER
 """
+import argparse
 import pathlib
-import sys
 
 import numpy as np
 import onnx
@@ -75,7 +75,9 @@ def write_byte_convolution(folder, channels, filters, size, kernel, groups):
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for m, k, n in LINEAR:
         write(folder, f"linear_{m}x{k}x{n}", (m, k), (k, n), True)
