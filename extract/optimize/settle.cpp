@@ -44,8 +44,9 @@ absl::StatusOr<FoundRelease> found_release(const Runtime& runtime, const std::st
 
 // Of a release that was named: as it is, unless it is newer than all that are known.
 SettledTarget of_named_release(const std::string& given, const GivenTarget& parts) {
+  if (parts.release.empty()) return {given};
   const absl::StatusOr<Target> target = load_any_release(parts.name_or_path);
-  if (parts.release.empty() || !target.ok() || target->runtime.releases.empty()) return {given};
+  if (!target.ok() || target->runtime.releases.empty()) return {given};
   const std::string& last = target->runtime.releases.back().version;
   if (!is_before(last, parts.release)) return {given};
   return {parts.name_or_path + "@" + last,

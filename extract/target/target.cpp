@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "egraph/once.h"
 #include "extract/sizes/blocks.h"
 #include "extract/sizes/op_sizes.h"
 #include "extract/target/kernels.h"
@@ -469,8 +470,17 @@ std::string target_of_provider(const std::string& word) {
 }
 
 absl::StatusOr<Target> builtin_target(std::string_view name) {
-  for (const auto& [known, text] : kBuiltinTargets)
-    if (known == name) return parse_target(std::string(text), std::string(name));
+  struct Read {
+    Once once;
+    absl::StatusOr<Target> target;
+  };
+  static std::array<Read, kBuiltinTargets.size()> targets;  // who settles a release and who is held to it ask for the same
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto& [known, text] = kBuiltinTargets[i];
+    if (known != name) continue;
+    targets[i].once.call([&, &text = text] { targets[i].target = parse_target(std::string(text), std::string(name)); });
+    return targets[i].target;
+  }
   return wrong_usage(fmt::format("'{}' is no built-in target; {}", name, what_instead(name, builtin_targets())));
 }
 
