@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
+#include "extract/units/check_selection.h"
 #include "onnx_bridge/convert/emit/emit.h"
 
 namespace saturate {
@@ -43,7 +44,5 @@ absl::StatusOr<double> cost_with_pinned(const OnnxEGraph& egraph, const Lowered&
 // The input's own graph as a selection: extraction must not be worse. Without a target, fusions at load are not priced.
 absl::StatusOr<Selection> original_selection(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
                                              const ExtractOptions& options = {});
-// Proof: every selected e-node's children are selected, no cycle, roots covered. Empty string, or what is wrong.
-std::string check_selection(const EGraph& egraph, const std::vector<Id>& roots, const Selection& selection);
 
 }  // namespace saturate

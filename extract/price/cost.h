@@ -59,9 +59,6 @@ inline bool prices_fusions(const CostModel& cost) { return !cost.unit().empty();
 // `options` with a size for every symbol of the e-graph: the user's, else the usual one, else the default.
 CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& egraph, const std::map<std::string, std::int64_t>& usual);
 
-std::vector<std::string> builtin_cost_models();
-// Built in, or named as a file of data: no library, which would run code.
-bool is_cost_data(const std::string& name_or_path);
 // "nodes", "flops", "bytes", "roofline", "measured" and its like (ONNX Runtime's operators on a CPU, timed); a .jsonl file of measured
 // times; a .json file of a roofline, of a fit, or a table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}; a
 // shared library (extract/price/saturate_cost.h): code that is run.

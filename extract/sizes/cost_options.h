@@ -1,4 +1,4 @@
-// At which sizes operators are priced, and operators that are priced beside e-nodes.
+// At which sizes operators are priced, operators that are priced beside e-nodes, and what names a cost model (extract/price/cost.h).
 #pragma once
 
 #include <cstdint>
@@ -27,5 +27,9 @@ struct CostOptions {
   std::int64_t default_symbol = 64;             // size of the others
   std::vector<CostPoint> points;                // several: the weighted mean of the costs at each, sizes beyond `symbols`
 };
+
+std::vector<std::string> builtin_cost_models();
+// Built in, or named as a file of data: no library, which would run code.
+bool is_cost_data(const std::string& name_or_path);
 
 }  // namespace saturate

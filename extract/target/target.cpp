@@ -9,6 +9,7 @@
 
 #include "egraph/once.h"
 #include "extract/sizes/blocks.h"
+#include "extract/sizes/cost_options.h"
 #include "extract/sizes/op_sizes.h"
 #include "extract/target/kernels.h"
 #include "extract/target/target_json.h"

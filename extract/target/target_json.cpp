@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "egraph/text/read_json.h"
+#include "extract/runtimes/builtin.h"
 #include "extract/target/load_pattern.h"
 #include "extract/target/quantizers.h"
 #include "fmt/format.h"

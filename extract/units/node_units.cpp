@@ -10,6 +10,7 @@
 #include "extract/price/price.h"
 #include "extract/sizes/op_sizes.h"
 #include "extract/target/target_json.h"
+#include "extract/units/check_selection.h"
 #include "extract/units/coarse_units.h"
 #include "extract/units/load_time_fusions.h"
 #include "fmt/format.h"

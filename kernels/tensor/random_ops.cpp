@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "egraph/stop.h"
+#include "kernels/core/registry.h"
 #include "kernels/tensor/util.h"
 
 namespace saturate {

@@ -10,6 +10,7 @@
 #include "extract/units/node_units.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
+#include "nlohmann/json.hpp"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/operators/integer_kernels.h"
 #include "rules/compile/near_miss.h"
