@@ -24,11 +24,6 @@
 namespace saturate {
 namespace {
 
-bool in_range(std::int64_t version, const std::vector<VersionRange>& ranges) {
-  return ranges.empty() ||
-         std::any_of(ranges.begin(), ranges.end(), [&](const VersionRange& r) { return version >= r.low && version <= r.high; });
-}
-
 // Whether some version of the operator that can be written is in the ranges.
 bool has_version(const OpSite& site, const std::vector<VersionRange>& ranges) {
   if (ranges.empty()) return true;

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "extract/target/runtime.h"
+#include "extract/target/versions.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
@@ -59,11 +60,6 @@ struct JoinedAtLoad {
 struct WeightsQuantizedAtLoad {
   std::set<std::string> operators;
   std::string versions;  // of the runtime, as text
-};
-
-// Operator versions (since_version of the schema): "13+", "7-12", "9", several separated by commas, or empty: any.
-struct VersionRange {
-  std::int64_t low = 1, high = std::numeric_limits<std::int64_t>::max();
 };
 
 // Limits for a set of operators, where `when` holds. They apply to tensors that carry data, not to constants (a weight is stored as the

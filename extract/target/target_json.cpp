@@ -1,10 +1,11 @@
 #include "extract/target/target_json.h"
 
 #include <algorithm>
-#include <charconv>
+#include <ranges>
 #include <tuple>
 #include <variant>
 
+#include "absl/strings/numbers.h"
 #include "egraph/text/read_json.h"
 #include "extract/runtimes/builtin.h"
 #include "extract/target/load_pattern.h"
@@ -21,30 +22,6 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 absl::Status bad(const std::string& message) { return absl::InvalidArgumentError(message); }
-
-std::optional<std::int64_t> number(std::string_view text) {
-  std::int64_t v = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-  return error == std::errc() && end == text.data() + text.size() && v > 0 ? std::optional(v) : std::nullopt;
-}
-
-absl::StatusOr<std::vector<VersionRange>> parse_versions(std::string_view text) {
-  std::vector<VersionRange> out;
-  while (!text.empty()) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const std::string_view part = text.substr(0, comma);
-    const std::size_t dash = part.find('-');
-    VersionRange r;
-    const auto low = number(part.ends_with('+') ? part.substr(0, part.size() - 1) : part.substr(0, dash));
-    const auto high = dash == std::string_view::npos ? low : number(part.substr(dash + 1));
-    if (!low || !high || *high < *low) return bad(fmt::format("'{}' are no versions; wanted e.g. \"7-12,14+\"", std::string(text)));
-    r.low = *low;
-    if (!part.ends_with('+')) r.high = *high;
-    out.push_back(r);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return out;
-}
 
 absl::Status check_dtypes(const std::vector<std::string>& dtypes) {
   for (const std::string& d : dtypes)
@@ -76,10 +53,10 @@ std::map<std::string, std::vector<std::string>> read_allowed(const json& value) 
 // {"1": ["int8"]}: by the place of an input.
 absl::Status read_by_place(const json& value, std::map<int, std::vector<std::string>>& out) {
   for (const auto& [place, dtypes] : value.items()) {
-    const std::optional<std::int64_t> number_of = place == "0" ? 0 : number(place);
-    if (!number_of) return bad(fmt::format("'{}' is no place of an input", place));
-    out[static_cast<int>(*number_of)] = dtypes.get<std::vector<std::string>>();
-    if (absl::Status s = check_dtypes(out[static_cast<int>(*number_of)]); !s.ok()) return s;
+    int index = -1;
+    if (!absl::SimpleAtoi(place, &index) || index < 0) return bad(fmt::format("'{}' is no place of an input", place));
+    out[index] = dtypes.get<std::vector<std::string>>();
+    if (absl::Status s = check_dtypes(out[index]); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -147,6 +124,10 @@ absl::Status read_value(const json& value, Allowed& into) {
   into = read_allowed(value);
   return absl::OkStatus();
 }
+absl::Status read_value(const json& value, std::vector<Attribute>& into) {
+  for (const auto& [name, number] : value.items()) into.push_back(Attribute::of(name, number.get<std::int64_t>()));
+  return absl::OkStatus();
+}
 absl::Status read_value(const json& value, DtypesByPlace& into) { return read_by_place(value, into); }
 absl::Status read_value(const json& value, std::vector<OperatorLimits>& into) {
   absl::StatusOr<OperatorLimits> when = read_limit(value);
@@ -202,46 +183,45 @@ absl::Status read_wishes(const json& value, Target& t) {
   return absl::OkStatus();
 }
 
+using UnitKey = std::variant<std::set<std::string> NodeUnit::*, std::string NodeUnit::*, std::vector<std::vector<std::string>> NodeUnit::*,
+                             bool NodeUnit::*, std::set<int> NodeUnit::*, Allowed NodeUnit::*, std::vector<Attribute> NodeUnit::*>;
+
+// The keys of a unit, in the order in which they are written.
+constexpr std::pair<std::string_view, UnitKey> kUnitKeys[] = {
+    {"operators", &NodeUnit::operators},
+    {"becomes", &NodeUnit::becomes},
+    {"inputs", &NodeUnit::inputs},
+    {"variadic", &NodeUnit::variadic},
+    {"quantized", &NodeUnit::quantized},
+    {"same_parameters", &NodeUnit::same_parameters},
+    {"constant_inputs", &NodeUnit::constant_inputs},
+    {"quantized_at_load", &NodeUnit::quantized_at_load},
+    {"quantizes_since", &NodeUnit::quantizes_since},
+    {"coarse", &NodeUnit::coarse},
+    {"attributes", &NodeUnit::attributes},
+    {"kernel_attributes", &NodeUnit::kernel_attributes},
+    {"versions", &NodeUnit::versions},
+};
+
+absl::StatusOr<NodeUnit> read_unit(const json& entry) {
+  NodeUnit u;
+  for (const auto& [key, value] : entry.items()) {
+    const UnitKey* unit_key = member_of(kUnitKeys, key);
+    if (!unit_key) return bad(fmt::format("node_units: unknown key '{}'; known are {}", key, fmt::join(std::views::keys(kUnitKeys), ", ")));
+    const json& said = value;
+    if (absl::Status s = std::visit([&u, &said](auto member) { return read_value(said, u.*member); }, *unit_key); !s.ok()) return s;
+  }
+  if (u.operators.empty() || u.inputs.empty()) return bad("node_units: an entry names operators, and dtypes of their inputs");
+  for (const auto& dtypes : u.inputs)
+    if (absl::Status s = check_dtypes(dtypes); !s.ok()) return s;
+  return u;
+}
+
 absl::Status read_units(const json& value, Target& t) {
   for (const auto& entry : value) {
-    NodeUnit u;
-    for (const auto& [key, v] : entry.items()) {
-      if (key == "operators")
-        u.operators = v.get<std::set<std::string>>();
-      else if (key == "becomes")
-        u.becomes = v.get<std::string>();
-      else if (key == "inputs")
-        u.inputs = v.get<std::vector<std::vector<std::string>>>();
-      else if (key == "variadic")
-        u.variadic = v.get<bool>();
-      else if (key == "quantized")
-        u.quantized = v.get<bool>();
-      else if (key == "same_parameters")
-        u.same_parameters = v.get<bool>();
-      else if (key == "constant_inputs")
-        u.constant_inputs = v.get<std::set<int>>();
-      else if (key == "quantized_at_load")
-        u.quantized_at_load = v.get<std::set<int>>();
-      else if (key == "quantizes_since")
-        u.quantizes_since = v.get<std::string>();
-      else if (key == "coarse")
-        u.coarse = v.get<bool>();
-      else if (key == "attributes")
-        u.attributes = read_allowed(v);
-      else if (key == "kernel_attributes")
-        for (const auto& [name, number] : v.items()) u.kernel_attributes.push_back(Attribute::of(name, number.get<std::int64_t>()));
-      else if (key == "versions")
-        u.versions = v.get<std::string>();
-      else
-        return bad(
-            fmt::format("node_units: unknown key '{}'; known are operators, becomes, inputs, variadic, quantized, same_parameters, "
-                        "constant_inputs, quantized_at_load, quantizes_since, coarse, attributes, kernel_attributes, versions",
-                        key));
-    }
-    if (u.operators.empty() || u.inputs.empty()) return bad("node_units: an entry names operators, and dtypes of their inputs");
-    for (const auto& dtypes : u.inputs)
-      if (absl::Status s = check_dtypes(dtypes); !s.ok()) return s;
-    t.node_units.push_back(std::move(u));
+    absl::StatusOr<NodeUnit> unit = read_unit(entry);
+    if (!unit.ok()) return unit.status();
+    t.node_units.push_back(*std::move(unit));
   }
   return absl::OkStatus();
 }
@@ -387,17 +367,6 @@ ordered_json limits_json(const OperatorLimits& l) {
 
 }  // namespace
 
-std::string versions_text(const std::vector<VersionRange>& ranges) {
-  std::string out;
-  for (const VersionRange& r : ranges) {
-    if (!out.empty()) out += ',';
-    out += r.high == std::numeric_limits<std::int64_t>::max() ? fmt::format("{}+", r.low)
-           : r.high == r.low                                  ? fmt::format("{}", r.low)
-                                                              : fmt::format("{}-{}", r.low, r.high);
-  }
-  return out;
-}
-
 std::string attribute_text(const Attribute& a) {
   switch (a.type) {
     case AttributeType::kInt:
@@ -515,21 +484,20 @@ absl::Status add_wishes(const std::string& name, Target& target) {
 
 namespace {
 
+template <typename T>
+ordered_json plain(const T& value) {
+  return value;
+}
+ordered_json plain(const Allowed& attributes) { return write_allowed(attributes); }
+ordered_json plain(const std::vector<Attribute>& integers) {
+  ordered_json out = ordered_json::object();
+  for (const Attribute& a : integers) out[a.name] = a.i();
+  return out;
+}
+
 ordered_json unit_json(const NodeUnit& u) {
-  ordered_json out{{"operators", u.operators},
-                   {"becomes", u.becomes},
-                   {"inputs", u.inputs},
-                   {"variadic", u.variadic},
-                   {"quantized", u.quantized},
-                   {"same_parameters", u.same_parameters},
-                   {"constant_inputs", u.constant_inputs},
-                   {"quantized_at_load", u.quantized_at_load},
-                   {"quantizes_since", u.quantizes_since},
-                   {"coarse", u.coarse},
-                   {"attributes", write_allowed(u.attributes)},
-                   {"kernel_attributes", ordered_json::object()},
-                   {"versions", u.versions}};
-  for (const Attribute& a : u.kernel_attributes) out["kernel_attributes"][a.name] = a.i();
+  ordered_json out = ordered_json::object();
+  for (const auto& [name, member] : kUnitKeys) out[std::string(name)] = std::visit([&](auto m) { return plain(u.*m); }, member);
   return out;
 }
 

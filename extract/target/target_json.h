@@ -8,8 +8,6 @@ namespace saturate {
 // kInvalidArgument: `place`, the key and what is wrong with it.
 absl::StatusOr<Target> parse_target(const std::string& text, const std::string& place);
 
-// "7-12,14+".
-std::string versions_text(const std::vector<VersionRange>& ranges);
 // An attribute's value as compact JSON: 1, "DCR", [0,2,1,3].
 std::string attribute_text(const Attribute& attribute);
 // Why an operator with these attributes is none of those that are allowed; "": it is. One that is absent is allowed.
