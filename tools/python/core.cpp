@@ -13,6 +13,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/words/foreign_words.h"
+#include "tools/io/terminal.h"
 
 namespace saturate::python {
 namespace {
@@ -223,5 +224,6 @@ NB_MODULE(_core, m) {
   m.def("wrong_model", &saturate::wrong_model);
   m.def("wrong_result", &saturate::wrong_result);
   m.def("what_instead", &saturate::api::what_instead);
+  m.def("printable", &saturate::printable);
   m.attr("__version__") = saturate::api::version();
 }

@@ -5,13 +5,13 @@ import json
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
 
 from ._errors import OptionError, error_of
+from ._log import warn
 
 
 @dataclass(frozen=True)
@@ -142,5 +142,5 @@ def optimize_file(model: str, output: str, values: Mapping[str, Any]) -> str:
             errors = [line.removeprefix("saturate: error: ") for line in done.stderr.splitlines() if line.startswith("saturate: error: ")]
             raise error_of(done.returncode, " ".join(errors) or done.stderr.strip() or f"the command ended with {done.returncode}", None)
         for text in json.loads(Path(report).read_text())["warnings"]:
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warn(text)
     return done.stdout

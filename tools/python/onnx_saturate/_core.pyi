@@ -8,6 +8,7 @@ from numpy import uint8
 
 __version__: str
 
+def printable(text: str, /) -> str: ...
 def what_instead(name: str, known: Sequence[str], /) -> str: ...
 
 class Model:

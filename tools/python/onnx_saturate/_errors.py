@@ -64,7 +64,8 @@ def _in_python(message: str) -> str:
 
 def error_of(code: int, message: str, report: _core.Report | None) -> BaseException:
     """The exception for an error of the library."""
-    message = _in_python(message)
+    path = message.partition(": ")[0]
+    message = _core.printable(_in_python(message))
     if code == VerificationError.code:
         from ._report import Report
 
@@ -74,7 +75,6 @@ def error_of(code: int, message: str, report: _core.Report | None) -> BaseExcept
     for kind in (OptionError, UnsupportedError):
         if code == kind.code:
             return kind(message)
-    path = message.partition(": ")[0]
     if re.search(r"No such file|cannot be read|can't be opened", message) and not os.path.exists(path):
         return MissingFileError(message, path)
     return Error(message)

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable
 from typing import Optional
 
+from . import _core
+
 logger = logging.getLogger("onnx_saturate")
 logger.addHandler(logging.NullHandler())  # else Python itself prints warnings a second time where nobody listens
 
@@ -16,7 +18,8 @@ Told = Optional[Callable[[str, int, int], object]]
 
 
 def warn(text: str, stacklevel: int = 2) -> None:
-    """A RuntimeWarning for the caller's code, and a line of the log for what runs it."""
+    """A RuntimeWarning for the caller's code, and a line of the log for what runs it. Names of the model in it hide nothing."""
+    text = _core.printable(text)
     logger.warning("%s", text)
     warnings.warn(text, RuntimeWarning, stacklevel=stacklevel + 1)
 

@@ -10,7 +10,7 @@ from . import _core
 
 def _html_table(header: list[str], rows: list[list[object]]) -> str:
     def line(cells: list[object], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+        return "<tr>" + "".join(f"<{tag}>{html.escape(_core.printable(str(cell)))}</{tag}>" for cell in cells) + "</tr>"
 
     return "<table>" + line(cast("list[object]", header), "th") + "".join(line(row, "td") for row in rows) + "</table>"
 

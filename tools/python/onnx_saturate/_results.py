@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from . import _core
 from ._errors import OptionError, UnsupportedError
 from ._report import _html_table
 
@@ -46,10 +47,10 @@ class Result(dict[str, Any]):
         cells = [header, *([_shown(row[name]) for name in header] for row in rows)]
         widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells if header]
-        return "\n".join([self._summary(), *lines])
+        return _core.printable("\n".join([self._summary(), *lines]))
 
     def __repr__(self) -> str:
-        return f"<onnx_saturate.{type(self).__name__}: {self._summary()}>"
+        return _core.printable(f"<onnx_saturate.{type(self).__name__}: {self._summary()}>")
 
     def _repr_html_(self) -> str:
         rows = self.rows()
