@@ -48,7 +48,7 @@ for name in sys.argv[1:]:
 json.dump(pages, sys.stdout)
 """
 
-MODULES = ("onnx_saturate", "onnx_saturate.backend", "onnx_saturate.interop", "onnx_saturate.pre_post", "onnx_saturate.tune")
+MODULES = ("onnx_saturate", "onnx_saturate.backend", "onnx_saturate.interop", "onnx_saturate.pre_post", "onnx_saturate.study", "onnx_saturate.tune")
 
 
 def text_block(text):

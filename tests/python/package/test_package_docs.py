@@ -29,7 +29,7 @@ def test_torch_example(tmp_path):
 
 def test_api_reference(tmp_path):
     pytest.importorskip("pdoc")
-    words = [sys.executable, "-m", "pdoc", "-o", tmp_path / "api", "onnx_saturate", "onnx_saturate.backend", "onnx_saturate.interop", "onnx_saturate.pre_post", "onnx_saturate.tune", "onnx_saturate.generate"]
+    words = [sys.executable, "-m", "pdoc", "-o", tmp_path / "api", "onnx_saturate", "onnx_saturate.backend", "onnx_saturate.interop", "onnx_saturate.pre_post", "onnx_saturate.tune", "onnx_saturate.study", "onnx_saturate.generate"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "api" / "onnx_saturate.html").read_text()
@@ -43,10 +43,11 @@ def test_everything_public_is_documented():
     import onnx_saturate.generate
     import onnx_saturate.interop
     import onnx_saturate.pre_post
+    import onnx_saturate.study
     import onnx_saturate.tune
 
     missing = []
-    for module in (onnx_saturate, onnx_saturate.backend, onnx_saturate.interop, onnx_saturate.pre_post, onnx_saturate.tune, onnx_saturate.generate):
+    for module in (onnx_saturate, onnx_saturate.backend, onnx_saturate.interop, onnx_saturate.pre_post, onnx_saturate.study, onnx_saturate.tune, onnx_saturate.generate):
         for name in getattr(module, "__all__", dir(module)):
             thing = getattr(module, name)
             if name.startswith("_") or not getattr(thing, "__module__", "").startswith("onnx_saturate"):

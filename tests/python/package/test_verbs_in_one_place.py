@@ -59,7 +59,7 @@ def test_reduce(tmp_path):
 
 
 def test_the_command_of_the_package_has_what_is_pythons(tmp_path):
-    for verb in ("tune", "pre_post", "pre-post"):
+    for verb in ("tune", "pre_post", "pre-post", "study"):
         done = command(verb, "--help")
         assert done.returncode == 0 and "usage" in done.stdout.lower(), done.stderr
     pytest.importorskip("onnxruntime")
@@ -70,7 +70,8 @@ def test_the_command_of_the_package_has_what_is_pythons(tmp_path):
 
 
 @pytest.mark.parametrize("words, says", [
-    (["tune", "m.onnx"], "python3 -m onnx_saturate tune IN.onnx"), (["pre_post", "a", "b"], "python3 -m onnx_saturate pre_post IN.onnx OUT.onnx"),
+    (["tune", "m.onnx"], "python3 -m onnx_saturate tune IN.onnx"), (["study", "s.toml"], "python3 -m onnx_saturate study STUDY.toml"),
+    (["pre_post", "a", "b"], "python3 -m onnx_saturate pre_post IN.onnx OUT.onnx"),
     (["generate", "m.onnx", "--prompt", "hello"], "python3 -m onnx_saturate generate"), (["generate", "m.onnx", "--tokenizer=t.json"], "python3 -m onnx_saturate generate"),
     (["generate", "m.onnx", "--prompt-ids", "1", "--runtime", "onnxruntime"], "python3 -m onnx_saturate generate IN.onnx --runtime onnxruntime"),
 ])  # fmt: skip

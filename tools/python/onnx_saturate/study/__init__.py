@@ -1,0 +1,83 @@
+"""Studies of cost models and extractors from one file: `python -m onnx_saturate.study STUDY.toml` (docs/study.md).
+
+>>> from onnx_saturate.study import run
+>>> done = run("study.toml", "out")
+>>> done.rows[0]["ratio"]
+
+A study names models, targets, cost models, extractors, options and seeds; each combination is one row of a table. Every piece of work is
+done once and kept, known by the content of what it depends on, so that a run that was ended goes on, and a table can be made again.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from ._engines import Engine, engine_of
+from ._file import MEASURES, STUDIES, Source, Study, Timing, read
+from ._page import write_page
+from ._run import Folder, How, Run, planned
+from ._table import COLUMNS, columns_of, csv_of, rows_of, write, write_parquet
+
+__all__ = ["run", "plan", "read", "Results", "Study", "Source", "Timing", "COLUMNS", "MEASURES", "STUDIES"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What came of a study."""
+
+    folder: Path
+    rows: Sequence[dict[str, Any]]
+    """A row for each experiment, by `COLUMNS`."""
+    failures: Sequence[str]
+    """A line for each piece that failed."""
+    files: Sequence[Path]
+    """What was written."""
+
+
+def _output(study: str, output: str | PathLike[str] | None) -> Path:
+    """Where results go: the study's name with .study behind it, here."""
+    return Path(f"{Path(study).stem}.study") if output is None else Path(output)
+
+
+def run(
+    study: str | PathLike[str],
+    output: str | PathLike[str] | None = None,
+    *,
+    jobs: int = 1,
+    on: str | Engine = "local",
+    replay: str | PathLike[str] | bool | None = None,
+    retry: bool = False,
+    progress: Callable[[str], object] | None = None,
+) -> Results:
+    """Runs a study, or goes on with it, and writes its tables and its page into the folder `output` (STUDY.study).
+
+    - `study`: a file, or the name of a study that comes with the package.
+    - `jobs`: pieces that are done at a time on this machine; those that time are always one at a time.
+    - `on`: where pieces are done, "local" or an `Engine`.
+    - `replay`: True makes the tables of `output` again from what is recorded there; another folder gives the times, while graphs are made anew.
+    - `retry`: pieces that failed are done again.
+    - `progress`: a function of lines of text.
+    """
+    told, folder = read(fspath(study)), Folder(_output(fspath(study), output))
+    engine = engine_of(on, jobs) if isinstance(on, str) else on
+    times = None if replay is None or replay is False else folder.path if replay is True else Path(replay)
+    try:
+        with folder.held():
+            finished = Run(told, folder, How(engine, progress or (lambda line: None), retry, times)).finished()
+            rows, columns = rows_of(finished), columns_of(told.measure)
+            files = [folder.path / name for name in ("results.csv", "results.html", "results.md")]
+            write(files[0], csv_of(rows, list(columns)))
+            write_page(folder.path, finished, rows, [])
+            if write_parquet(folder.path / "results.parquet", rows, columns):
+                files.insert(1, folder.path / "results.parquet")
+    finally:
+        engine.close()
+    return Results(folder.path, rows, list(finished.failures), files)
+
+
+def plan(study: str | PathLike[str], output: str | PathLike[str] | None = None) -> list[str]:
+    """A line for each piece that `run` would do, and whether it is done already; nothing is written."""
+    return planned(fspath(study), _output(fspath(study), output))
