@@ -135,6 +135,9 @@ def movement():
         yield Case("Transpose", [(1, dim, dim, 96)], {"perm": [0, 3, 1, 2]})
         yield Case("Transpose", [(1, 96, dim, dim)], {"perm": [0, 2, 3, 1]})
         yield Case("Transpose", [(1, dim // 7, 7, dim // 7, 7, 96)], {"perm": [0, 1, 3, 2, 4, 5]})
+        for channels in (16, 96, 384):  # no matrices are transposed: ONNX Runtime counts axes of one element
+            yield Case("Transpose", [(dim, 1, dim, channels)], {"perm": [1, 3, 0, 2]})
+            yield Case("Transpose", [(1, channels, dim, dim)], {"perm": [0, 3, 2, 1]})
         for channels in (16, 96, 384):
             yield Case("Pad", [(1, channels, dim, dim), np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64)], weights=(1,))
     x = (1, 16, 768)

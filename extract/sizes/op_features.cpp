@@ -171,11 +171,27 @@ void reduction(const OpUse& use, OpFeatures& f) {
              from_end(out, 1) == 1 && from_end(out, 2) == 1};
 }
 
+// Whether two blocks of neighbouring axes change places, and all others stay: a matrix, or matrices, transposed.
+bool swaps_two_blocks(std::span<const std::size_t> order) {
+  std::size_t begin = 0;
+  while (begin < order.size() && order[begin] == begin) ++begin;
+  if (begin == order.size()) return true;
+  const std::size_t second = order[begin];  // where the second block was
+  std::size_t length = 0;
+  while (begin + length < order.size() && order[begin + length] == second + length) ++length;
+  for (std::size_t i = begin + length; i < order.size(); ++i)
+    if (order[i] != (i < second + length ? i - length : i)) return false;
+  return true;
+}
+
+// ONNX Runtime transposes matrices by tiles, copies runs where the last axes stay, and takes elements one by one else. Axes of one element
+// count for it: [56, 1, 56, 256] by {1, 3, 0, 2} takes 8 times as long as [56, 56, 1, 256] by {2, 3, 0, 1}.
 void transposition(const OpUse& use, OpFeatures& f) {
   const Sizes1D &x = input(use, 0), &out = output(use);
+  const std::vector<std::size_t> order = axes_in_order(use, x.size());
   // What moves: the order of dims longer than 1.
   std::vector<std::size_t> moved;
-  for (const std::size_t p : axes_in_order(use, x.size()))
+  for (const std::size_t p : order)
     if (x[p] > 1) moved.push_back(p);
   double run = 1;  // elements that stay together
   for (std::size_t i = x.size(), last = moved.size(); i-- > 0;) {
@@ -185,7 +201,8 @@ void transposition(const OpUse& use, OpFeatures& f) {
   }
   const bool still = std::is_sorted(moved.begin(), moved.end());
   f.logs = {doublings(product(out)), still ? 0 : doublings(run), run > 1 || still ? 0 : 0.5f * doublings(from_end(out, 1))};
-  f.kinds = {still ? 2 : run > 1};
+  enum { kTiles, kRuns, kNothing, kElements };
+  f.kinds = {still ? kNothing : run > 1 ? kRuns : swaps_two_blocks(order) ? kTiles : kElements};
 }
 
 // How many elements stay together where Concat joins, Split cuts, or a Slice or Pad changes one axis: those from that axis on.

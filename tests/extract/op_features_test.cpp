@@ -52,5 +52,33 @@ TEST(OpFeatures, OddRanksAndAttributes) {
             }
 }
 
+std::vector<int> kinds_of(Sizes1D in, const std::vector<std::int64_t>& perm) {
+  OpUse use;
+  use.op = "Transpose";
+  use.inputs = {in};
+  use.constant = {0};
+  Sizes1D out;
+  for (const std::int64_t p : perm) out.push_back(in[static_cast<std::size_t>(p)]);
+  use.outputs = {out};
+  use.attributes = {Attribute::of("perm", perm)};
+  return features_of(use).kinds;
+}
+
+// ONNX Runtime counts axes of one element, too: where more than two blocks of axes move it takes elements one by one, in 8 times the time.
+TEST(OpFeatures, TransposesOfMatricesAndOthers) {
+  const std::vector<int> tiles = kinds_of({56, 56, 256}, {2, 0, 1}), elements = kinds_of({56, 1, 56, 256}, {1, 3, 0, 2});
+  EXPECT_NE(tiles, elements);
+  EXPECT_EQ(kinds_of({1, 56, 56, 256}, {0, 3, 1, 2}), tiles);
+  EXPECT_EQ(kinds_of({56, 56, 1, 256}, {2, 3, 0, 1}), tiles);
+  EXPECT_EQ(kinds_of({4, 8, 16, 32, 32}, {0, 3, 4, 1, 2}), tiles);
+  EXPECT_EQ(kinds_of({8, 4, 16, 32}, {1, 3, 2, 0}), elements);
+  EXPECT_EQ(kinds_of({1, 128, 8, 64}, {0, 2, 3, 1}), tiles);
+  EXPECT_EQ(kinds_of({64, 32, 16}, {2, 1, 0}), elements);
+  EXPECT_EQ(kinds_of({64, 32}, {1, 0}), tiles);
+  // Runs that stay together, and what moves nothing, take the same whatever the axes of one element do.
+  EXPECT_EQ(kinds_of({8, 1, 128, 64}, {2, 1, 0, 3}), kinds_of({1, 8, 128, 64}, {0, 2, 1, 3}));
+  EXPECT_EQ(kinds_of({1, 8, 1, 64}, {2, 0, 1, 3}), kinds_of({1, 8, 64}, {0, 1, 2}));
+}
+
 }  // namespace
 }  // namespace saturate
