@@ -21,7 +21,7 @@ from ._page import write_page
 from ._run import Folder, How, Run, planned
 from ._table import COLUMNS, columns_of, csv_of, rows_of, write, write_parquet
 
-__all__ = ["run", "plan", "read", "Results", "Study", "Source", "Timing", "COLUMNS", "MEASURES", "STUDIES"]
+__all__ = ["run", "plan", "read", "Results", "Engine", "Study", "Source", "Timing", "COLUMNS", "MEASURES", "STUDIES"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def run(
 
     - `study`: a file, or the name of a study that comes with the package.
     - `jobs`: pieces that are done at a time on this machine; those that time are always one at a time.
-    - `on`: where pieces are done, "local" or an `Engine`.
+    - `on`: where pieces are done: "local", "ray", "ray://HOST:PORT", "ray:ADDRESS", "dask", "tcp://HOST:PORT", or an `Engine`.
     - `replay`: True makes the tables of `output` again from what is recorded there; another folder gives the times, while graphs are made anew.
     - `retry`: pieces that failed are done again.
     - `progress`: a function of lines of text.

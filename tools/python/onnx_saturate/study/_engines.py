@@ -1,19 +1,21 @@
-"""Where pieces are done: here in processes, or by an engine that others run."""
+"""Where pieces are done: here in processes, or by an engine that others run. All of them do a piece by `_work.perform`."""
 from __future__ import annotations
 
 import concurrent.futures
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from .._errors import OptionError
-from ._models import write_whole
-from ._pieces import Outcome, Piece
-from ._work import perform
+from ._models import Given, write_whole
+from ._pieces import Key, Outcome, Piece
+from ._work import machine, perform
 
 Done = tuple[Piece, Outcome]
+TRIES = 3
+"""How often a piece is given to an engine again whose worker was lost."""
 
 
 class Engine(Protocol):
@@ -30,14 +32,22 @@ class Engine(Protocol):
 
 
 def engine_of(name: str, jobs: int) -> Engine:
-    """By what stands behind --on: local, ray, ray://HOST:PORT, dask, tcp://HOST:PORT."""
-    kind = name.partition("://")[0]
+    """By what stands behind --on: local, ray, ray://HOST:PORT, ray:ADDRESS, dask, tcp://HOST:PORT."""
+    kind, _, address = name.partition(":")
     if name == "local":
         return Local(jobs)
-    raise OptionError(f"--on: {kind} is no engine; there are: local")
+    if kind == "ray" and (name == "ray" or address):
+        from ._ray import Ray
+
+        return Ray(name if address.startswith("//") else address or None, jobs)
+    if name == "dask" or (kind in ("tcp", "tls") and address.startswith("//")):
+        from ._dask import Dask
+
+        return Dask(None if name == "dask" else name, jobs)
+    raise OptionError(f"--on: {name} is no engine; give local, ray, ray://HOST:PORT, ray:ADDRESS, dask or tcp://HOST:PORT")
 
 
-def keep(folder: Path, outcome: Outcome, made: Path) -> None:
+def _keep(folder: Path, outcome: Outcome, made: Path) -> None:
     """Puts what a piece made where the study keeps it."""
     if "made" in outcome.result:
         write_whole(made / f"{outcome.result['made']}.onnx", (folder / "made.onnx").read_bytes())
@@ -67,10 +77,49 @@ def _local(piece: Piece, made: Path) -> Done:
     folder = Path(tempfile.mkdtemp(prefix="onnx_saturate-"))
     try:
         outcome = perform(piece.key, {given.sha256: str(given.path) for given in piece.reads}, folder, piece.limit)
-        keep(folder, outcome, made)
+        _keep(folder, outcome, made)
         return piece, outcome
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-Told = Callable[[str], object]
+# ---- for engines on other machines --------------------------------------------------------------------------------------------------------
+
+Packed = Mapping[str, bytes]
+"""A file with those that belong to it, by name, itself first: what travels through an engine's store, once for each content."""
+
+
+def packed(given: Given) -> Packed:
+    """A file, ready to travel."""
+    return {name: (given.path.parent / name).read_bytes() for name in (given.path.name, *given.beside)}
+
+
+def away(key: Key, limit: float, hashes: Sequence[str], *contents: Packed) -> tuple[dict[str, Any], bytes | None]:
+    """On a worker: what came of a piece, and what it made."""
+    folder = Path(tempfile.mkdtemp(prefix="onnx_saturate-"))
+    try:
+        paths = {}
+        for sha, content in zip(hashes, contents):
+            (folder / sha).mkdir()
+            for name, data in content.items():
+                (folder / sha / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / sha / name).write_bytes(data)
+            paths[sha] = str(folder / sha / next(iter(content)))
+        outcome = perform(key, paths, folder, limit)
+        made = (folder / "made.onnx").read_bytes() if "made" in outcome.result else None
+        return {"result": outcome.result, "failed": outcome.failed, "where": outcome.where}, made
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def arrived(told: tuple[dict[str, Any], bytes | None], made: Path) -> Outcome:
+    """What `away` gave, with what was made put where the study keeps it."""
+    outcome = Outcome(**told[0])
+    if told[1] is not None:
+        write_whole(made / f"{outcome.result['made']}.onnx", told[1])
+    return outcome
+
+
+def lost() -> Outcome:
+    """Of a piece whose workers were lost again and again."""
+    return Outcome({}, f"its worker was lost, {TRIES} times", machine())
