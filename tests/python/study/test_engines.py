@@ -17,6 +17,7 @@ pytest.importorskip("onnxruntime")
 STUDY = """
 costs = ["measured", "nodes"]
 extractors = ["search", "bottom-up"]
+samples = 2
 [timing]
 rounds = 6
 burst = 0.0005
@@ -90,7 +91,7 @@ def test_dask_without_the_resource(local, tmp_path):
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
         done = command("s.toml", "-o", tmp_path / "out", "--on", cluster.scheduler_address, cwd=local)
     assert done.returncode == 1 and "no worker of this Dask cluster has the resource timing" in done.stderr.splitlines()[-1]
-    assert len(parts(tmp_path / "out")) == 12  # what was optimized is kept
+    assert parts(tmp_path / "out").keys() == {name for name in parts(local / "s.study") if not name.startswith("time-")}  # what was done is kept
 
 
 def test_ray_gives_the_same_tables(local, tmp_path):

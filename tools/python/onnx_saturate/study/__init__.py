@@ -9,7 +9,7 @@ done once and kept, known by the content of what it depends on, so that a run th
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -17,11 +17,13 @@ from typing import Any
 
 from ._engines import Engine, engine_of
 from ._file import MEASURES, STUDIES, Source, Study, Timing, read
-from ._page import write_page
+from ._page import scores_of, write_page
 from ._run import Folder, How, Run, planned
+from ._scores import COLUMNS as SCORES
+from ._scores import scores
 from ._table import COLUMNS, columns_of, csv_of, rows_of, write, write_parquet
 
-__all__ = ["run", "plan", "read", "Results", "Engine", "Study", "Source", "Timing", "COLUMNS", "MEASURES", "STUDIES"]
+__all__ = ["run", "plan", "read", "Results", "Engine", "Study", "Source", "Timing", "COLUMNS", "SCORES", "MEASURES", "STUDIES"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,14 @@ class Results:
 def _output(study: str, output: str | PathLike[str] | None) -> Path:
     """Where results go: the study's name with .study behind it, here."""
     return Path(f"{Path(study).stem}.study") if output is None else Path(output)
+
+
+def _tables(folder: Path, name: str, rows: Sequence[dict[str, Any]], columns: Mapping[str, type]) -> list[Path]:
+    """As CSV, and as Parquet where pyarrow is installed."""
+    files = [folder / f"{name}.csv"]
+    write(files[0], csv_of(rows, list(columns)))
+    parquet = folder / f"{name}.parquet"
+    return [*files, parquet] if write_parquet(parquet, rows, columns) else files
 
 
 def run(
@@ -68,11 +78,10 @@ def run(
         with folder.held():
             finished = Run(told, folder, How(engine, progress or (lambda line: None), retry, times)).finished()
             rows, columns = rows_of(finished), columns_of(told.measure)
-            files = [folder.path / name for name in ("results.csv", "results.html", "results.md")]
-            write(files[0], csv_of(rows, list(columns)))
-            write_page(folder.path, finished, rows, [])
-            if write_parquet(folder.path / "results.parquet", rows, columns):
-                files.insert(1, folder.path / "results.parquet")
+            scored = scores(finished.every, told.costs) if "splits" in told.measure else []
+            files = _tables(folder.path, "results", rows, columns) + (_tables(folder.path, "scores", scored, SCORES) if scored else [])
+            write_page(folder.path, finished, rows, [scores_of(scored)] if scored else [])
+            files += [folder.path / name for name in ("results.html", "results.md")]
     finally:
         engine.close()
     return Results(folder.path, rows, list(finished.failures), files)

@@ -49,8 +49,12 @@ def engine_of(name: str, jobs: int) -> Engine:
 
 def _keep(folder: Path, outcome: Outcome, made: Path) -> None:
     """Puts what a piece made where the study keeps it."""
-    if "made" in outcome.result:
-        write_whole(made / f"{outcome.result['made']}.onnx", (folder / "made.onnx").read_bytes())
+    for path in _made(folder, outcome):
+        write_whole(made / path.name, path.read_bytes())
+
+
+def _made(folder: Path, outcome: Outcome) -> list[Path]:
+    return [] if outcome.failed else sorted((folder / "made").glob("*.onnx"))
 
 
 class Local:
@@ -94,7 +98,11 @@ def packed(given: Given) -> Packed:
     return {name: (given.path.parent / name).read_bytes() for name in (given.path.name, *given.beside)}
 
 
-def away(key: Key, limit: float, hashes: Sequence[str], *contents: Packed) -> tuple[dict[str, Any], bytes | None]:
+Told = tuple[dict[str, Any], Packed]
+"""What came of a piece, and what it made."""
+
+
+def away(key: Key, limit: float, hashes: Sequence[str], *contents: Packed) -> Told:
     """On a worker: what came of a piece, and what it made."""
     folder = Path(tempfile.mkdtemp(prefix="onnx_saturate-"))
     try:
@@ -106,18 +114,17 @@ def away(key: Key, limit: float, hashes: Sequence[str], *contents: Packed) -> tu
                 (folder / sha / name).write_bytes(data)
             paths[sha] = str(folder / sha / next(iter(content)))
         outcome = perform(key, paths, folder, limit)
-        made = (folder / "made.onnx").read_bytes() if "made" in outcome.result else None
+        made = {path.name: path.read_bytes() for path in _made(folder, outcome)}
         return {"result": outcome.result, "failed": outcome.failed, "where": outcome.where}, made
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def arrived(told: tuple[dict[str, Any], bytes | None], made: Path) -> Outcome:
+def arrived(told: Told, made: Path) -> Outcome:
     """What `away` gave, with what was made put where the study keeps it."""
-    outcome = Outcome(**told[0])
-    if told[1] is not None:
-        write_whole(made / f"{outcome.result['made']}.onnx", told[1])
-    return outcome
+    for name, content in told[1].items():
+        write_whole(made / name, content)
+    return Outcome(**told[0])
 
 
 def lost() -> Outcome:

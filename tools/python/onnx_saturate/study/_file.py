@@ -16,8 +16,8 @@ from .._options import Options, checked
 
 STUDIES = Path(__file__).parent / "studies"
 """The studies that come with the package."""
-MEASURES = ("predicted", "measured", "nodes", "seconds", "saturation")
-"""What can be measured: each is a group of columns."""
+MEASURES = ("predicted", "measured", "nodes", "seconds", "saturation", "splits")
+"""What can be measured: each is a group of columns. Unasked, splits are where graphs are drawn (`samples`)."""
 _APART = {"target", "cost", "cost_at", "extractor", "seed", "inputs", "progress", "base_dir", "external_data", "measure", "measured", "dims", "onnxruntime"}
 """Options of `optimize` that a study says elsewhere, or that have no place in it."""
 _TOP = ("title", "about", "models", "targets", "costs", "extractors", "seeds", "options", "variants", "measure", "samples", "timing")
@@ -70,7 +70,7 @@ class Study:
     seeds: tuple[int, ...] = (0,)
     variants: tuple[tuple[str, Mapping[str, Any]], ...] = (("", {}),)
     """Sets of options, by name."""
-    measure: tuple[str, ...] = MEASURES
+    measure: tuple[str, ...] = MEASURES[:-1]
     samples: int = 0
     """Other equal graphs of each model that are drawn, priced and timed."""
     timing: Timing = Timing()
@@ -170,7 +170,11 @@ class _Reader:
         shared: dict[str, tuple[str, ...]] = {name: self.texts(name, given[name]) for name in ("targets", "costs", "extractors") if name in given}
         if "measure" in given:
             self.keys("measure: ", dict.fromkeys(self.texts("measure", given["measure"])), MEASURES)
-            shared["measure"] = tuple(name for name in MEASURES if name in self.texts("measure", given["measure"]))
+            shared["measure"] = tuple(name for name in MEASURES if name in given["measure"])
+        elif given.get("samples"):
+            shared["measure"] = MEASURES
+        if "splits" in shared.get("measure", ()) and "measured" not in shared["measure"]:
+            self.wrong("measure", "splits are of measured times; name measured, too")
         seeds = tuple(self.whole("seeds", seed, 0, 2**32 - 1) for seed in self.several("seeds", given.get("seeds", [0])))
         if len(set(seeds)) < len(seeds):
             self.wrong("seeds", "a seed is named twice; name it once")

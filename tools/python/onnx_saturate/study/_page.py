@@ -9,6 +9,7 @@ from typing import Any
 
 from ._plots import Bar, Point, intervals, scatter
 from ._run import Finished
+from ._scores import COLUMNS
 from ._table import Row, cell, write
 
 _CSS = (
@@ -18,7 +19,7 @@ _CSS = (
     "text-align:right;white-space:nowrap;border-bottom:1px solid #8883}td:first-child,th:first-child{text-align:left}.failed{color:#d55e00}"
 )
 _SHOWN = ("model", "family", "dims", "target", "cost", "extractor", "variant", "seed", "nodes_before", "nodes_after", "predicted_ratio", "ratio", "ratio_low",
-          "ratio_high", "measured_before", "measured_after", "optimize_seconds", "extract_seconds", "enodes", "stop", "failed")  # fmt: skip
+          "ratio_high", "regret", "tau", "rank_regret", "error_unseen", "measured_before", "measured_after", "optimize_seconds", "extract_seconds", "enodes", "stop", "failed")  # fmt: skip
 
 
 class Table:
@@ -98,6 +99,16 @@ def summary_of(rows: Sequence[Row]) -> Table:
             min(ratios, default=None), max(ratios, default=None), middle(some, "optimize_seconds"),
         ])  # fmt: skip
     return Table("By family", "Medians; a ratio is the result over the original, below 1 is faster.", columns, lines)
+
+
+def scores_of(rows: Sequence[Row]) -> Table:
+    """Cost models beside baselines."""
+    note = (
+        "tau: Kendall's, over pairs of equal graphs whose times differ by more than their noise. rank_regret: time lost by taking the graph that is predicted "
+        "to be the fastest. Errors are of times, the scale fitted to the family itself, to other graphs of any family (random), or to other families alone (unseen). "
+        "learned: least squares over the baselines' prices, fitted to other families; at random, as it is: choices that ask no model."
+    )
+    return Table("Cost models", note, list(COLUMNS), [[row[name] for name in COLUMNS] for row in rows])
 
 
 def _facts(finished: Finished, rows: Sequence[Row]) -> list[str]:

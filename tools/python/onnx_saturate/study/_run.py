@@ -3,10 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,28 +15,14 @@ from .._errors import Error
 from . import _file
 from ._engines import Engine, Local
 from ._file import Study
-from ._models import Given, Model, Models, hash_of
+from ._groups import groups_of
+from ._models import Model, Models
 from ._pieces import Key, Outcome, Parts, Piece
+from ._plan import Experiment, Plan
+from ._scores import Group
 from ._work import machine, versions
 
 Told = Callable[[str], object]
-_FILES = ("rules", "custom_op_library")
-
-
-@dataclass
-class Experiment:
-    """One row: a model, what was tried with it, and what came of it."""
-
-    model: Model
-    target: str
-    cost: str
-    extractor: str
-    variant: str
-    seed: int
-    optimizing: Piece
-    optimized: Outcome | None = None
-    timing: Piece | None = None
-    timed: Outcome | None = None
 
 
 @dataclass(frozen=True)
@@ -51,81 +35,10 @@ class Finished:
     """The versions that it was run with."""
     failures: Sequence[str] = field(default_factory=list)
     """A line for each piece that failed."""
-
-
-class Plan:
-    """The experiments of a study, with the pieces that they need."""
-
-    def __init__(self, study: Study, models: Sequence[Model], environment: Mapping[str, str]) -> None:
-        self._study, self._environment = study, environment
-        self._given: dict[str, Given] = {}
-        self._files: dict[str, Any] = {}
-        self.experiments = [
-            self._experiment(*chosen)
-            for chosen in itertools.product(models, study.targets, study.costs, study.extractors, study.variants, study.seeds)
-        ]
-
-    def _file(self, place: str, name: str) -> Any:
-        """A file of the study as keys tell it: by the hash of its content, with the function of Python that it names."""
-        if name not in self._files:
-            path, _, function = name.rpartition(":") if re.search(r"\.py:\w+$", name) else (name, "", "")
-            whole = self._study.folder / os.path.expanduser(path)
-            if not whole.is_file():
-                raise Error(f"{self._study.path}: {place}: there is no file {path}; paths are relative to the study's folder")
-            sha = hash_of(whole)
-            self._given[sha] = Given(sha, whole)
-            self._files[name] = {"file": sha, "function": function} if function else {"file": sha}
-        return self._files[name]
-
-    def _named(self, place: str, name: str) -> Any:
-        return self._file(place, name) if re.search(r"\.(jsonl?|so|rules)$|\.py:\w+$", name) else name
-
-    def _options(self, variant: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        out = dict(options)
-        for name in _FILES:
-            if name in out:
-                values = [out[name]] if isinstance(out[name], str) else list(out[name])
-                out[name] = [self._named(f"options.{name}", value) for value in values]
-        return out
-
-    def _experiment(self, model: Model, target: str, cost: str, extractor: str, variant: tuple[str, Mapping[str, Any]], seed: int) -> Experiment:
-        key = {
-            "piece": "optimize", **self._environment, "model": model.sha256, "dims": dict(model.dims),
-            "target": self._named("targets", target), "cost": self._named("costs", cost), "extractor": extractor,
-            "options": self._options(*variant), "seed": seed,
-        }  # fmt: skip
-        words = [model.name, *(f"{name}={size}" for name, size in model.dims.items()), target, cost, extractor, variant[0]]
-        label = " ".join([*filter(None, words), *([f"seed {seed}"] if len(self._study.seeds) > 1 else [])])
-        reads = [self._given[sha] for sha in _hashes(key) if sha in self._given]
-        if model.path is not None:
-            reads.append(model.given)
-        return Experiment(model, target, cost, extractor, variant[0], seed, Piece(key, label, tuple(reads), self._study.timing.limit))
-
-    def timing(self, experiment: Experiment, made: Path) -> Piece | None:
-        """The piece that times a result beside its original; None where there is no result."""
-        if experiment.optimized is None or experiment.optimized.failed:
-            return None
-        result, asked = experiment.optimized.result, self._study.timing
-        key = {
-            "piece": "time", "onnxruntime": self._environment["onnxruntime"], "before": experiment.model.sha256, "after": result["made"],
-            "dims": dict(experiment.model.dims) or result["sizes"], "threads": asked.threads, "rounds": asked.rounds, "burst": asked.burst,
-            "confidence": asked.confidence, "seed": experiment.seed,
-        }  # fmt: skip
-        reads = [Given(result["made"], made / f"{result['made']}.onnx")]
-        if experiment.model.path is not None:
-            reads.append(experiment.model.given)
-        return Piece(key, experiment.optimizing.label, tuple(reads), asked.limit)
-
-
-def _hashes(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        if "file" in value:
-            yield value["file"]
-        for item in value.values():
-            yield from _hashes(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _hashes(item)
+    groups: Mapping[int, Group] = field(default_factory=dict)
+    """The equal graphs of each experiment's model, by the experiment's number, where cost models are scored."""
+    every: Sequence[Group] = field(default_factory=list)
+    """All of them, each once."""
 
 
 class Folder:
@@ -208,10 +121,17 @@ class Run:
         if not own:
             folder.record(study, models, environment)
         self._optimize(plan)
+        self._draw(plan)
         if "measured" in study.measure:
             self._time(plan)
-        failed = {(piece.name, piece.label, outcome.failed): None for e in plan.experiments for piece, outcome in _outcomes(e) if outcome.failed}
-        return Finished(study, plan.experiments, environment, [f"{label}: {why} ({name})" for name, label, why in failed])
+        outcomes = [pair for e in plan.experiments for pair in _outcomes(e)]
+        outcomes += [(piece, one.outcomes[piece.name]) for one in plan.drawn for piece in one.pieces if piece.name in one.outcomes]
+        failed = {(piece.name, piece.label, outcome.failed): None for piece, outcome in outcomes if outcome.failed}
+        groups = {number: groups_of([e.drawn]) for number, e in enumerate(plan.experiments) if e.drawn is not None}
+        return Finished(
+            study, plan.experiments, environment, [f"{label}: {why} ({name})" for name, label, why in failed],
+            {number: found[0] for number, found in groups.items() if found}, groups_of(plan.drawn),
+        )  # fmt: skip
 
     def _optimize(self, plan: Plan) -> None:
         done = self._done([e.optimizing for e in plan.experiments], False)
@@ -227,13 +147,33 @@ class Run:
             raise Error(f"{self._how.replay}: holds no times of {key['piece']} {key['model'][:16]}; replay a folder in which the same study ran")
         return Outcome({**outcome.result, "seconds": recorded.result["seconds"]}, "", recorded.where)
 
+    def _draw(self, plan: Plan) -> None:
+        """Graphs of each model, and what each cost model says of them."""
+        plan.gather()
+        done = self._done([one.drawing for one in plan.drawn if one.drawing is not None], False)
+        for one in plan.drawn:
+            sizes = next(iter(one.results.values()), None)
+            if one.drawing is None or sizes is None:
+                continue
+            one.outcomes[one.drawing.name] = outcome = done[one.drawing.name]
+            one.results.update(dict.fromkeys(outcome.result["made"] if not outcome.failed else (), sizes))
+        plan.price(self._folder.models)
+        done = self._done([piece for one in plan.drawn for piece in one.pricing.values()], False)
+        for one in plan.drawn:
+            one.outcomes.update({piece.name: done[piece.name] for piece in one.pricing.values()})
+
     def _time(self, plan: Plan) -> None:
+        made = self._folder.models
         for experiment in plan.experiments:
-            experiment.timing = plan.timing(experiment, self._folder.models)
-        pieces = [e.timing for e in plan.experiments if e.timing is not None]
+            experiment.timing = plan.timing(experiment, made)
+        for one in plan.drawn:
+            one.timing = {sha: plan.timed(one.model, sha, sizes, one.seed, f"{one.label} {sha[:8]}", made) for sha, sizes in one.results.items()}
+        pieces = [e.timing for e in plan.experiments if e.timing is not None] + [piece for one in plan.drawn for piece in one.timing.values()]
         done = self._replayed(pieces) if self._how.replay is not None else self._done(pieces, True)
         for experiment in plan.experiments:
             experiment.timed = None if experiment.timing is None else done[experiment.timing.name]
+        for one in plan.drawn:
+            one.outcomes.update({piece.name: done[piece.name] for piece in one.timing.values()})
 
     def _replayed(self, pieces: Sequence[Piece]) -> dict[str, Outcome]:
         out = {}
@@ -263,14 +203,19 @@ class Run:
 
     def _whole(self, outcome: Outcome, timing: bool) -> bool:
         """Whether what a piece made is still there; it is read where it is timed, unless times are replayed."""
-        made = outcome.result.get("made")
-        return timing or made is None or self._how.replay is not None or (self._folder.models / f"{made}.onnx").exists()
+        made = outcome.result.get("made", [])
+        names = [made] if isinstance(made, str) else made
+        return timing or self._how.replay is not None or all((self._folder.models / f"{name}.onnx").exists() for name in names)
 
 
 def _told(piece: Piece, outcome: Outcome) -> str:
     result = outcome.result
     if piece.key["piece"] == "time":
         return f"{result['ratio']['median']:.3f} of the original's time"
+    if piece.key["piece"] == "draw":
+        return f"{len(result['made'])} graphs"
+    if piece.key["piece"] == "price":
+        return f"{len(result['prices'])} prices"
     return f"{result['nodes'][0]} -> {result['nodes'][1]} nodes, {result['seconds']['all']:.2f} s"
 
 
@@ -286,15 +231,22 @@ def planned(name: str, output: Path) -> list[str]:
         models = Models(study, folder.models if folder.models.is_dir() else Path(scratch)).all(scripts=False)
         plan = Plan(study, models, versions())
         lines: dict[str, str] = {}
-        for experiment in plan.experiments:
-            piece = experiment.optimizing
+
+        def tell(piece: Piece) -> Outcome | None:
             there = folder.parts.load(piece.key)
             lines[piece.name] = f"{'done' if there else 'to do'}  {piece.name}  {piece.label}"
-            experiment.optimized = there
+            return there
+
+        for experiment in plan.experiments:
+            experiment.optimized = tell(experiment.optimizing)
             timing = plan.timing(experiment, folder.models) if "measured" in study.measure else None
             if timing is not None:
-                lines[timing.name] = f"{'done' if folder.parts.load(timing.key) else 'to do'}  {timing.name}  {timing.label}"
-            elif "measured" in study.measure and there is None:
-                lines[piece.name + " time"] = f"to do  time of what {piece.name} makes  {piece.label}"
+                tell(timing)
+            elif "measured" in study.measure and experiment.optimized is None:
+                lines[experiment.optimizing.name + " time"] = f"to do  time of what {experiment.optimizing.name} makes  {experiment.optimizing.label}"
+        for one in plan.drawn:
+            there = None if one.drawing is None else tell(one.drawing)
+            if there is None:
+                lines[f"{one.label} {one.seed}"] = f"to do  prices and times of the graphs of {one.label}"
     scripts = [f"to do  {source.place}: {source.script} writes models, which are not known before" for source in study.sources if source.script]
     return [*lines.values(), *scripts]

@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ._models import write_whole
-from ._run import Experiment, Finished
+from ._plan import Experiment
+from ._run import Finished
+from ._scores import Graph, Group, pairs_of, rank_regret, rounded, scale_unseen
 
 Row = dict[str, Any]
 
@@ -22,6 +25,7 @@ COLUMNS: Mapping[str, type] = {
     "ratio": float, "ratio_low": float, "ratio_high": float, "same_outputs": bool, "rounds": int, "threads": int, "load": float,
     "optimize_seconds": float, "saturate_seconds": float, "extract_seconds": float,
     "iterations": int, "stop": str, "enodes": int, "eclasses": int, "rules_fired": int, "matches_applied": int,
+    "graphs": int, "tau": float, "rank_regret": float, "regret": float, "error_unseen": float,
     "saturate": str, "onnxruntime": str, "python": str, "processor": str, "cores": int, "system": str, "optimized_on": str,
     "optimize_part": str, "time_part": str,
 }  # fmt: skip
@@ -31,6 +35,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("nodes_before", "nodes_after"),
     "measured": tuple(name for name in COLUMNS if name.startswith(("measured_", "ratio"))) + ("same_outputs", "rounds", "threads", "load", "time_part"),
     "seconds": ("optimize_seconds", "saturate_seconds", "extract_seconds"),
+    "splits": ("graphs", "tau", "rank_regret", "regret", "error_unseen"),
     "saturation": ("iterations", "stop", "enodes", "eclasses", "rules_fired", "matches_applied"),
 }
 
@@ -44,10 +49,10 @@ def columns_of(measure: Sequence[str]) -> dict[str, type]:
 def rows_of(finished: Finished) -> list[Row]:
     """A row for each experiment, in the order of the study's file."""
     columns = columns_of(finished.study.measure)
-    return [{name: row.get(name) for name in columns} for row in (_row(finished, experiment) for experiment in finished.experiments)]
+    return [{name: row.get(name) for name in columns} for row in (_row(finished, number, experiment) for number, experiment in enumerate(finished.experiments))]
 
 
-def _row(finished: Finished, experiment: Experiment) -> Row:
+def _row(finished: Finished, number: int, experiment: Experiment) -> Row:
     model, optimized, timed = experiment.model, experiment.optimized, experiment.timed
     assert optimized is not None
     failed = [outcome.failed for outcome in (optimized, timed) if outcome is not None and outcome.failed]
@@ -66,7 +71,25 @@ def _row(finished: Finished, experiment: Experiment) -> Row:
         row.update({"time_part": experiment.timing.name, "threads": experiment.timing.key["threads"]})
     if timed is not None and not timed.failed:
         row.update(_timed(timed.result))
+    if number in finished.groups:
+        row.update(_scored(finished, finished.groups[number], row))
     return row
+
+
+def _scored(finished: Finished, group: Group, row: Row) -> Row:
+    """How good the cost model is on the graphs of this model, and the choice among them."""
+    cost = row["cost"]
+
+    def price(graph: Graph) -> float | None:
+        return graph.prices.get(cost)
+
+    pairs, scale = pairs_of(group, price), scale_unseen(finished.every, cost, group.family)
+    ratio, predicted, measured = row.get("ratio"), row.get("predicted_after"), row.get("measured_after")
+    off = abs(predicted * math.exp(scale) / measured - 1) if scale is not None and predicted and measured else None
+    return {
+        "graphs": len(group.graphs), "tau": rounded(sum(pairs) / len(pairs) if pairs else None), "rank_regret": rounded(rank_regret(group, price)),
+        "regret": rounded(None if ratio is None else ratio / group.fastest - 1), "error_unseen": rounded(off),
+    }  # fmt: skip
 
 
 def _optimized(told: Mapping[str, Any]) -> Row:

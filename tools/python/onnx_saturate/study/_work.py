@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import RuleSet, __version__, optimize_with_report
+from .. import RuleSet, __version__, extract, optimize_with_report
 from .._errors import Error
 from .._tune_ort import one_line
 from ._pieces import Key, Outcome
@@ -84,6 +84,14 @@ def _rules(files: list[str]) -> RuleSet:
     return chosen
 
 
+def _kept(path: Path, folder: Path) -> str:
+    """Moves what was made to where the study takes it; its hash."""
+    sha = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "made").mkdir(exist_ok=True)
+    path.rename(folder / "made" / f"{sha}.onnx")
+    return sha
+
+
 def _optimize(key: Key, paths: Mapping[str, str], folder: Path) -> dict[str, Any]:
     options = {name: _resolved(value, paths) for name, value in key["options"].items()}
     if key["dims"]:
@@ -93,13 +101,13 @@ def _optimize(key: Key, paths: Mapping[str, str], folder: Path) -> dict[str, Any
     for name in ("target", "cost"):
         options[name] = _resolved(key[name], paths)
     begin = time.perf_counter()
-    _, told = optimize_with_report(paths[key["model"]], folder / "made.onnx", extractor=key["extractor"], seed=key["seed"], progress=False, **options)
+    _, told = optimize_with_report(paths[key["model"]], folder / "result.onnx", extractor=key["extractor"], seed=key["seed"], progress=False, **options)
     seconds = time.perf_counter() - begin
     report = told.to_dict()
     saturation = report["saturation"] or {}
     fired = [rule for rule in saturation.get("rules", []) if rule["applied"]]
     return {
-        "made": hashlib.sha256((folder / "made.onnx").read_bytes()).hexdigest(),
+        "made": _kept(folder / "result.onnx", folder),
         "target": report["target"], "unit": report["cost_unit"] or "",
         "cost": [report["cost_before"], report["cost_after"]], "sizes": report["cost_sizes"] or {},
         "nodes": [report["before"]["nodes"], report["after"]["nodes"]], "verified": bool(report["verified"]),
@@ -110,11 +118,33 @@ def _optimize(key: Key, paths: Mapping[str, str], folder: Path) -> dict[str, Any
     }  # fmt: skip
 
 
+def _draw(key: Key, paths: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    options = {"cost_at": dict(key["dims"])} if key["dims"] else {}
+    told = extract(
+        paths[key["model"]], folder / "drawn", samples=key["samples"], seed=key["seed"], target=_resolved(key["target"], paths), verify=False, **options
+    )
+    nodes = {_kept(folder / "drawn" / os.path.basename(row["graph"]), folder): row["nodes"] for row in told}
+    return {"made": list(nodes), "nodes": nodes}
+
+
+def _price(key: Key, paths: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    """As the extractor prices them: by a run without rules."""
+    options: dict[str, Any] = {"cost_at": dict(key["dims"])} if key["dims"] else {}
+    cost, target, prices, unit = _resolved(key["cost"], paths), _resolved(key["target"], paths), {}, ""
+    for sha in key["graphs"]:
+        try:
+            told = optimize_with_report(paths[sha], cost=cost, target=target, rules=RuleSet.none(), verify=False, progress=False, **options).report.to_dict()
+            prices[sha], unit = told["cost_before"], told["cost_unit"] or ""
+        except Error:
+            prices[sha] = None
+    return {"prices": prices, "unit": unit}
+
+
 def _time(key: Key, paths: Mapping[str, str], folder: Path) -> dict[str, Any]:
     return compared(paths[key["before"]], paths[key["after"]], key["dims"], key)
 
 
-_KINDS = {"optimize": _optimize, "time": _time}
+_KINDS = {"optimize": _optimize, "draw": _draw, "price": _price, "time": _time}
 
 
 def _ends_with(parent: int) -> None:
