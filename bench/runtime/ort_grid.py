@@ -233,6 +233,17 @@ def tiny():
             yield Case("Transpose", [(1, heads, 1, n)], {"perm": [0, 2, 1, 3]})
 
 
+def turned_products():
+    """Products of which the first operand is turned, and those that do without: what a Conv of one point becomes, and scores over channels."""
+    for inner, out, places in ((512, 1536, 256), (256, 768, 256), (128, 384, 784), (64, 192, 3136), (384, 1152, 196), (768, 2304, 49), (96, 96, 3136), (192, 768, 196), (64, 64, 784), (32, 128, 196)):
+        x = (1, inner, places)
+        yield Case("MatMul", [(out, inner), x], weights=(0,))
+        yield Case("FusedMatMul", [(inner, out), x], {"transA": 1}, weights=(0,), domain=MS)
+        yield Case("FusedMatMul", [x, (inner, out)], {"transA": 1}, weights=(1,), domain=MS)
+    for heads, inner, rows, columns in ((4, 64, 128, 128), (12, 64, 16, 128), (8, 32, 256, 256), (3, 196, 64, 64)):
+        yield Case("FusedMatMul", [(1, heads, inner, rows), (1, heads, inner, columns)], {"transA": 1}, domain=MS)
+
+
 def products():
     sizes = ((64, 64), (64, 256), (256, 64), (128, 384), (256, 256), (256, 1024), (1024, 256), (384, 1536), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 2048))
     for rows in (1, 4, 16, 50, 128, 512):
@@ -772,5 +783,5 @@ def attributes():
         yield Case("MaxPool", [x], {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [2] * 4, "dilations": [2, 2]})
 
 
-GRID = (elementwise, norms, scores, movement, masks, tiny, products, biases, attention, convolutions, integer_products, integer_convolutions, integers,
+GRID = (elementwise, norms, scores, movement, masks, tiny, turned_products, products, biases, attention, convolutions, integer_products, integer_convolutions, integers,
         recurrences, linear_attention, experts, causal_convolutions, images_made_larger, indices, seldom, made_by_rules, images_and_signals, images_of_one_row, blocks, attributes)
