@@ -26,6 +26,7 @@ PROMISES = {
     "| JSON of any kind": [f"{HOSTILE}test_deep_json", f"{HOSTILE}test_json_is_read_in_one_place", f"{FILES}test_json_that_cannot_be_read_tells_the_place"],
     "| cost libraries": ["the user's own code"],
     "| Python functions": ["the user's own code"],
+    "| studies": ["the user's own code"],
     "| the environment": ["as with every program"],
     "A model is a program": ["advice"],
     "What is bounded": ["advice"],
