@@ -1,4 +1,4 @@
-// The text of the built-in rules.
+// The text of the built-in rules, and what is proven of them.
 #pragma once
 
 #include <span>
@@ -11,5 +11,7 @@ struct EmbeddedRules {
   std::string_view name, text;
 };
 std::span<const EmbeddedRules> embedded_rules();
+// library/proofs.json, which bench/prove_rules writes: by law, whether it is proven and of what.
+std::string_view embedded_proofs();
 
 }  // namespace saturate

@@ -250,6 +250,7 @@ struct RulesArgs {
   std::uint64_t seed = 1;
   std::vector<std::string> rules;
   bool functions = false;  // list: the functions that rules may call
+  bool proven = false;     // list: only what is proven
 };
 
 struct ExplainArgs {

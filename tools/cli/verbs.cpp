@@ -415,15 +415,17 @@ void add_rules(CLI::App& app, RulesArgs& args) {
   CLI::App* verb = app.add_subcommand("rules",
                                       "list, show and check rules\n\nlist [WORD]: all rules with their effects, or those that tell of a "
                                       "word. show NAME: one rule's text. check [FILE]: parse and run the built-in rules' or a file's\n"
-                                      "examples, both sides against each other. examples FOLDER: what rules look for, as models.");
-  verb->add_option("ACTION", args.action, "list, show, check or examples")
+                                      "examples, both sides against each other. examples FOLDER: what rules look for, as models.\nexport "
+                                      "[WORD]: rules as JSON, both sides as nodes and conditions as terms.");
+  verb->add_option("ACTION", args.action, "list, show, check, examples or export")
       ->required()
-      ->check(choice({"list", "show", "check", "examples"}));
+      ->check(choice({"list", "show", "check", "examples", "export"}));
   verb->add_option(
       "NAME|WORD|FILE|FOLDER", args.name,
       "the rule to show, the word to list rules by (name, file, effect, assumption), the file to check, the folder for examples");
   add_list(verb, "--rules", args.rules, "FILE", "rules beside the built-in ones; may be repeated");
   verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
+  verb->add_flag("--proven", args.proven, "list: only what is proven, and of what numbers and ranks");
   verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")
       ->check(whole_in(0, 1000), "");
   verb->add_option("--seed", args.seed, "check, examples: of the random instances");

@@ -12,6 +12,7 @@
 #include "rules/check/check_respelled.h"
 #include "rules/evaluate/functions.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/verbs/rules_data.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 
@@ -32,20 +33,30 @@ bool tells_of(const std::vector<std::string>& row, std::string word) {
   return std::any_of(row.begin(), row.end(), [&](const std::string& cell) { return lower(cell).find(word) != std::string::npos; });
 }
 
+// No law states what a native rule does.
+constexpr std::string_view kNative = "checked by running only: it is written in C++";
+
 int list(const RulesArgs& args, const RuleSet& rules) {
   json all = json::array();
   std::vector<std::vector<std::string>> rows{{"rule", "effect", "from", "what"}};
   const auto add = [&](const std::string& name, Effect effect, const std::vector<std::string>& assumes, const std::string& from,
-                       const std::string& doc) {
+                       const std::string& doc, const std::string& proof) {
     const std::string assumed = assumes.empty() ? "" : fmt::format(" (assumes {})", fmt::join(assumes, ", "));
     std::vector<std::string> row{name, std::string(to_string(effect)), from, first_line(doc) + assumed};
     if (!tells_of(row, args.name)) return;
+    if (args.proven) {
+      if (!proof.starts_with("proven")) return;
+      row.back() = proof;
+    }
     rows.push_back(std::move(row));
-    all.push_back({{"name", name}, {"effect", std::string(to_string(effect))}, {"assumes", assumes}, {"from", from}, {"doc", doc}});
+    all.push_back(
+        {{"name", name}, {"effect", std::string(to_string(effect))}, {"assumes", assumes}, {"from", from}, {"doc", doc}, {"proof", proof}});
   };
   for (const Rule& rule : rules.rules())
-    add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc);
-  for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, rule.assumes, "C++", rule.doc);
+    add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc, proof_line(rule));
+  for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, rule.assumes, "C++", rule.doc, std::string(kNative));
+  if (all.empty() && args.proven && args.name.empty())
+    return fail(kExitUsage, "--proven", "no rule is proven", "bench/prove_rules proves them");
   if (all.empty()) return fail(kExitUsage, args.name, "no rule tells of this", "`saturate rules list` names them all");
   if (args.common.json)
     print_json(all);
@@ -57,10 +68,23 @@ int list(const RulesArgs& args, const RuleSet& rules) {
 int show(const RulesArgs& args, const RuleSet& rules) {
   const std::string text = rules.show(args.name);
   if (text.empty()) return fail(kExitUsage, args.name, no_such_rule(rules, args.name), "");
+  const Rule* rule = rules.find(args.name);
+  const std::string proof = rule ? proof_line(*rule) : std::string(kNative);
   if (args.common.json)
-    print_json(json({{"name", args.name}, {"text", text}}));
+    print_json(json({{"name", args.name}, {"text", text}, {"proof", proof}}));
   else if (!args.common.quiet())
-    print_text(text + "\n");
+    print_text(text + "\n" + proof + (proof.empty() ? "" : "\n"));
+  return kExitOk;
+}
+
+// Both sides of each rule as nodes, conditions as terms; of the operators that rule files define, their bodies.
+int export_rules(const RulesArgs& args, const RuleSet& rules) {
+  json all = json::array(), operators = json::array();
+  for (const Rule& rule : rules.rules())
+    if (args.name.empty() || tells_of({rule.name}, args.name)) all.push_back(rule_data(rule));
+  for (const auto& body : rules.operators().all()) operators.push_back(rule_data(body->rule()));
+  if (all.empty()) return fail(kExitUsage, args.name, "no rule's name holds this", "`saturate rules list` names them all");
+  print_json(json({{"rules", all}, {"operators", operators}}));
   return kExitOk;
 }
 
@@ -238,6 +262,7 @@ int rules_command(const RulesArgs& args) {
   if (args.action == "list" && args.functions) return list_functions(args);
   if (args.action == "list") return list(args, *rules);
   if (args.action == "show") return show(args, *rules);
+  if (args.action == "export") return export_rules(args, *rules);
   if (args.action == "examples") return examples(args, *rules);
   // Examples are written otherwise for a user's rules, too, and all rules are at work on those.
   absl::StatusOr<RuleSet> all = args.name.empty() ? absl::StatusOr<RuleSet>(RuleSet()) : load_rules({args.name}, everything);
