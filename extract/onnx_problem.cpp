@@ -129,7 +129,10 @@ class ProblemBuilder {
       std::vector<std::uint32_t> nodes;
       for (const NodeId of : it->second.nodes)
         if (const auto at = place.find(of); at != place.end()) nodes.push_back(at->second);
-      if (nodes.size() == it->second.nodes.size()) p.spelled.emplace(n, std::move(nodes));
+      if (nodes.size() == it->second.nodes.size())
+        p.spelled.emplace(n, std::move(nodes));
+      else
+        p.plain.cost[n].refused += kLacking;  // it could not be written back as the spelling, and stands in no file itself
     }
   }
 

