@@ -44,6 +44,8 @@ def law_lines(name, rules, text, pictures):
     assumed = sorted({a for r in rules for a in r["assumes"]})
     if assumed:
         facts.append("Assumes " + ", ".join(f"[{a}](../docs/assumptions.md)" for a in assumed) + ".")
+    if first["proof"]:
+        facts.append(html.escape(first["proof"][0].upper() + first["proof"][1:], quote=False) + ".")
     if len(rules) > 1:
         facts.append(f"{len(rules)} instances: " + ", ".join(f"`{r['name']}`" for r in rules[:12]) + (", ..." if len(rules) > 12 else "") + ".")
     lines += [*facts, ""]
