@@ -52,8 +52,10 @@ int list(const RulesArgs& args, const RuleSet& rules) {
     all.push_back(
         {{"name", name}, {"effect", std::string(to_string(effect))}, {"assumes", assumes}, {"from", from}, {"doc", doc}, {"proof", proof}});
   };
+  const bool tells_proofs = args.proven || args.common.json;  // the table has no column for them
   for (const Rule& rule : rules.rules())
-    add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc, proof_line(rule));
+    add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc,
+        tells_proofs ? proof_line(rule) : "");
   for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, rule.assumes, "C++", rule.doc, std::string(kNative));
   if (all.empty() && args.proven && args.name.empty())
     return fail(kExitUsage, "--proven", "no rule is proven", "bench/prove_rules proves them");
