@@ -97,9 +97,7 @@ bool takes(const Target& target, const RuleOp& op, std::int64_t limit) {
   OpKey key;
   key.domain = op.domain;
   key.op_type = op.op_type;
-  // A form that is deprecated means something else: GroupNormalization of opset 18 scales groups, not channels.
-  const OpSchema* form = op.domain.empty() ? find_schema("", op.op_type, limit) : nullptr;
-  return (!op.domain.empty() || (form && !form->deprecated)) && target.allows({.key = key, .highest_opset = limit});
+  return (!op.domain.empty() || is_in_opset(key.op_type, limit)) && target.allows({.key = key, .highest_opset = limit});
 }
 
 OwnOperators own_operators(const Model& model, const RuleSet& rules, const Target& target) {

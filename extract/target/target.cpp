@@ -234,6 +234,11 @@ bool concerns(const OperatorLimits& limits, const std::string& op) {
 
 }  // namespace
 
+bool is_in_opset(const std::string& op_type, std::int64_t opset) {
+  const OpSchema* form = find_schema("", op_type, opset);
+  return form && !form->deprecated;
+}
+
 DType data_dtype(const OpSite& site) {
   if (site.inputs.empty()) return DType::kUndefined;
   const auto first = std::find_if(site.inputs.begin(), site.inputs.end(), [](const Facts* f) { return f->dtype != DType::kBool; });
@@ -334,6 +339,7 @@ class TargetRefusals : public Refusals {
   bool refuses(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
     if (key.domain == "#" || !(of_any_operator_ || by_place(key))) return false;
+    if (is_standard(key) && !is_in_opset(key.op_type, opset_limit_)) return true;
     OpSite site = site_of(g, node, id);
     if (key.domain.empty()) site.highest_opset = opset_limit_;
     return !target_.allows(site) || target_.wish_price(site) > 1;

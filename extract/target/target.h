@@ -17,6 +17,10 @@
 
 namespace saturate {
 
+// Whether this opset of the standard has the operator. A form that is deprecated means something else: GroupNormalization of opset 18
+// scales groups, not channels.
+bool is_in_opset(const std::string& op_type, std::int64_t opset);
+
 // Whether the ONNX standard has the operator. ONNX Runtime registers one of its own in the standard's domain (tools/generate_op_table.py).
 inline bool is_standard(const OpKey& key) { return key.domain.empty() && key.op_type != "SimplifiedLayerNormalization"; }
 
