@@ -125,6 +125,7 @@ bool fits(const Facts& facts, std::size_t max_bytes, const DimTable& dims) {
 }
 
 constexpr std::size_t kLargeValue = std::size_t{1} << 20;
+constexpr std::size_t kMostValues = std::size_t{64} << 20;  // bytes of smaller ones that are kept
 
 }  // namespace
 
@@ -191,7 +192,17 @@ struct OnnxEGraph::Impl : Analysis {
   std::uint64_t settled = 0;  // the generation of dims in which all facts are canonical
   bool spreading = false;
   mutable std::mutex values_mutex;
-  mutable absl::flat_hash_map<Id, std::optional<Tensor>> values;  // of evaluated classes, by canonical id at that time
+  mutable absl::flat_hash_map<Id, Tensor> values;  // of evaluated classes, by canonical id at that time
+  mutable std::size_t values_bytes = 0;
+  // Folding has a bound of memory for all that lives: of many spellings of weights not all are kept.
+  void keep_value(Id id, const Tensor& value) const {
+    values_bytes += value.bytes().size();
+    if (values_bytes > kMostValues) {
+      values.clear();
+      values_bytes = value.bytes().size();
+    }
+    values.insert_or_assign(id, value);
+  }
   mutable LargeValues large_values;
   mutable std::mutex watch_mutex;
   mutable absl::flat_hash_map<Id, std::vector<Id>> watched_from;  // class -> classes whose answers depend on it
@@ -617,7 +628,7 @@ std::optional<Tensor> OnnxEGraph::value(Id id, std::size_t max_bytes) const {
   if (auto it = impl_->values.find(id); it != impl_->values.end()) return it->second;
   std::vector<Id> visiting;
   auto result = evaluate_class(*this, id, max_bytes, visiting, impl_->large_values);
-  if (result && result->bytes().size() <= kLargeValue) impl_->values[id] = result;
+  if (result && result->bytes().size() <= kLargeValue) impl_->keep_value(id, *result);
   return result;
 }
 
