@@ -1,5 +1,6 @@
 #include "tools/cli/verbs/rules_data.h"
 
+#include "egraph/text/read_json.h"
 #include "fmt/format.h"
 #include "rules/language/embedded.h"
 
@@ -68,9 +69,9 @@ json nodes_of(const std::vector<RuleNode>& nodes) {
 
 std::map<std::string, LawProof, std::less<>> read_proofs() {
   std::map<std::string, LawProof, std::less<>> out;
-  const json all = json::parse(embedded_proofs(), nullptr, false);
-  if (!all.is_object()) return out;
-  for (const auto& [law, proof] : all.items()) out[law] = {proof.value("state", std::string("run")), proof.value("why", std::string())};
+  const absl::StatusOr<json> all = read_json<json>(embedded_proofs());
+  if (!all.ok() || !all->is_object()) return out;
+  for (const auto& [law, proof] : all->items()) out[law] = {proof.value("state", std::string("run")), proof.value("why", std::string())};
   return out;
 }
 
