@@ -125,36 +125,45 @@ bool fits(const Facts& facts, std::size_t max_bytes, const DimTable& dims) {
 }
 
 constexpr std::size_t kLargeValue = std::size_t{1} << 20;
-constexpr std::size_t kMostValues = std::size_t{64} << 20;  // bytes of smaller ones that are kept
 
 }  // namespace
 
-// The latest large values, by canonical id at that time: of a product of products, each is made once.
-class LargeValues {
+// Values that were computed, by canonical id at that time: small ones that were asked for, and the latest large ones, so that of a product
+// of products each is made once.
+class KeptValues {
  public:
-  const Tensor* find(Id id) const {
-    const auto it = std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == id; });
-    return it == values_.end() ? nullptr : &it->second;
+  const Tensor* small(Id id) const {
+    const auto it = small_.find(id);
+    return it == small_.end() ? nullptr : &it->second;
   }
-  void keep(Id id, const Tensor& value) {
+  const Tensor* large(Id id) const {
+    const auto it = std::find_if(large_.begin(), large_.end(), [&](const auto& v) { return v.first == id; });
+    return it == large_.end() ? nullptr : &it->second;
+  }
+  void keep_small(Id id, const Tensor& value) {
+    if (value.bytes().size() <= kLargeValue) small_.insert_or_assign(id, value);
+  }
+  void keep_large(Id id, const Tensor& value) {
     const std::size_t bytes = value.bytes().size();
     if (bytes <= kLargeValue || bytes > kMost) return;
-    for (; bytes_ > kMost - bytes; values_.pop_front()) bytes_ -= values_.front().second.bytes().size();
-    values_.emplace_back(id, value);
+    for (; bytes_ > kMost - bytes; large_.pop_front()) bytes_ -= large_.front().second.bytes().size();
+    large_.emplace_back(id, value);
     bytes_ += bytes;
   }
-  // Whether there were any.
+  // Whether there were any. They count against the memory that folding has: without them it may compute what it could not.
   bool clear() {
+    const bool had = !small_.empty() || !large_.empty();
+    small_.clear();
+    large_.clear();
     bytes_ = 0;
-    const bool had = !values_.empty();
-    values_.clear();
     return had;
   }
 
  private:
   static constexpr std::size_t kMost = std::size_t{64} << 20;
-  std::deque<std::pair<Id, Tensor>> values_;
-  std::size_t bytes_ = 0;
+  absl::flat_hash_map<Id, Tensor> small_;
+  std::deque<std::pair<Id, Tensor>> large_;
+  std::size_t bytes_ = 0;  // of large_
 };
 
 struct OnnxEGraph::Impl : Analysis {
@@ -192,18 +201,7 @@ struct OnnxEGraph::Impl : Analysis {
   std::uint64_t settled = 0;  // the generation of dims in which all facts are canonical
   bool spreading = false;
   mutable std::mutex values_mutex;
-  mutable absl::flat_hash_map<Id, Tensor> values;  // of evaluated classes, by canonical id at that time
-  mutable std::size_t values_bytes = 0;
-  // Folding has a bound of memory for all that lives: of many spellings of weights not all are kept.
-  void keep_value(Id id, const Tensor& value) const {
-    values_bytes += value.bytes().size();
-    if (values_bytes > kMostValues) {
-      values.clear();
-      values_bytes = value.bytes().size();
-    }
-    values.insert_or_assign(id, value);
-  }
-  mutable LargeValues large_values;
+  mutable KeptValues values;
   mutable std::mutex watch_mutex;
   mutable absl::flat_hash_map<Id, std::vector<Id>> watched_from;  // class -> classes whose answers depend on it
   absl::flat_hash_map<Id, std::uint32_t> changes_seen;
@@ -541,12 +539,12 @@ std::span<const Dim> OnnxEGraph::literal_dims(OpId literal_op) const { return im
 namespace {
 
 // Evaluates the class by the first of its e-nodes that can be; `visiting` guards against cycles.
-std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max_bytes, std::vector<Id>& visiting, LargeValues& large) {
+std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max_bytes, std::vector<Id>& visiting, KeptValues& values) {
   const Facts& f = g.facts(id);
   if (f.value) return f.value;
   const EGraph& e = g.egraph();
   id = e.find(id);
-  if (const Tensor* kept = large.find(id)) return *kept;
+  if (const Tensor* kept = values.large(id)) return *kept;
   if (!f.constant || visiting.size() > kMaxFoldDepth || std::find(visiting.begin(), visiting.end(), id) != visiting.end())
     return std::nullopt;
   visiting.push_back(id);
@@ -573,7 +571,7 @@ std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max
         inputs.emplace_back();
         continue;
       }
-      auto v = evaluate_class(g, c, ~std::size_t{0}, visiting, large);
+      auto v = evaluate_class(g, c, ~std::size_t{0}, visiting, values);
       if (!(ok = v.has_value())) break;
       inputs.emplace_back(std::move(*v));
     }
@@ -586,11 +584,11 @@ std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max
     call.outputs.assign(static_cast<std::size_t>(key->outputs), "y");
     const std::int64_t opset = key->domain.empty() ? 28 : 1;
     auto outputs = g.evaluator().evaluate(call, opset, inputs);
-    if (absl::IsResourceExhausted(outputs.status()) && large.clear()) outputs = g.evaluator().evaluate(call, opset, inputs);
+    if (absl::IsResourceExhausted(outputs.status()) && values.clear()) outputs = g.evaluator().evaluate(call, opset, inputs);
     if (!outputs.ok() || outputs->size() <= output || !(*outputs)[output].is_tensor()) continue;
     if ((*outputs)[output].tensor().bytes().size() > max_bytes) continue;
     result = (*outputs)[output].tensor();
-    large.keep(id, *result);
+    values.keep_large(id, *result);
     break;
   }
   visiting.pop_back();
@@ -625,10 +623,10 @@ std::optional<Tensor> OnnxEGraph::value(Id id, std::size_t max_bytes) const {
   if (f.value) return f.value->bytes().size() <= max_bytes ? f.value : std::nullopt;
   if (!f.constant || (max_bytes != ~std::size_t{0} && !fits(f, max_bytes, impl_->dims))) return std::nullopt;
   const std::lock_guard lock(impl_->values_mutex);
-  if (auto it = impl_->values.find(id); it != impl_->values.end()) return it->second;
+  if (const Tensor* kept = impl_->values.small(id)) return *kept;
   std::vector<Id> visiting;
-  auto result = evaluate_class(*this, id, max_bytes, visiting, impl_->large_values);
-  if (result && result->bytes().size() <= kLargeValue) impl_->keep_value(id, *result);
+  auto result = evaluate_class(*this, id, max_bytes, visiting, impl_->values);
+  if (result) impl_->values.keep_small(id, *result);
   return result;
 }
 
