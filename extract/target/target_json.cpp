@@ -1,11 +1,11 @@
 #include "extract/target/target_json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <ranges>
 #include <tuple>
 #include <variant>
 
-#include "absl/strings/numbers.h"
 #include "egraph/text/read_json.h"
 #include "extract/runtimes/builtin.h"
 #include "extract/target/load_pattern.h"
@@ -54,7 +54,9 @@ std::map<std::string, std::vector<std::string>> read_allowed(const json& value) 
 absl::Status read_by_place(const json& value, std::map<int, std::vector<std::string>>& out) {
   for (const auto& [place, dtypes] : value.items()) {
     int index = -1;
-    if (!absl::SimpleAtoi(place, &index) || index < 0) return bad(fmt::format("'{}' is no place of an input", place));
+    const auto [end, error] = std::from_chars(place.data(), place.data() + place.size(), index);
+    if (error != std::errc() || end != place.data() + place.size() || index < 0)
+      return bad(fmt::format("'{}' is no place of an input", place));
     out[index] = dtypes.get<std::vector<std::string>>();
     if (absl::Status s = check_dtypes(out[index]); !s.ok()) return s;
   }
@@ -337,16 +339,26 @@ ordered_json write_allowed(const std::map<std::string, std::vector<std::string>>
 
 ordered_json limits_json(const OperatorLimits& l);
 
+template <typename T>
+ordered_json plain(const T& value) {
+  return value;
+}
+ordered_json plain(const Allowed& attributes) { return write_allowed(attributes); }
+ordered_json plain(const std::vector<Attribute>& integers) {
+  ordered_json out = ordered_json::object();
+  for (const Attribute& a : integers) out[a.name] = a.i();
+  return out;
+}
+
 // What a limit says; null where it says nothing.
 template <typename T>
 ordered_json written(const T& value) {
-  return value == T() ? ordered_json() : ordered_json(value);
+  return value == T() ? ordered_json() : plain(value);
 }
 template <typename T>
 ordered_json written(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json();
 }
-ordered_json written(const Allowed& attributes) { return attributes.empty() ? ordered_json() : write_allowed(attributes); }
 ordered_json written(const DtypesByPlace& dtypes) {
   ordered_json out;
   for (const auto& [place, names] : dtypes) out[std::to_string(place)] = names;
@@ -483,17 +495,6 @@ absl::Status add_wishes(const std::string& name, Target& target) {
 }
 
 namespace {
-
-template <typename T>
-ordered_json plain(const T& value) {
-  return value;
-}
-ordered_json plain(const Allowed& attributes) { return write_allowed(attributes); }
-ordered_json plain(const std::vector<Attribute>& integers) {
-  ordered_json out = ordered_json::object();
-  for (const Attribute& a : integers) out[a.name] = a.i();
-  return out;
-}
 
 ordered_json unit_json(const NodeUnit& u) {
   ordered_json out = ordered_json::object();
