@@ -1,5 +1,7 @@
 #include "tools/cli/verbs/rules_data.h"
 
+#include <map>
+
 #include "egraph/text/read_json.h"
 #include "fmt/format.h"
 #include "rules/language/embedded.h"
@@ -67,11 +69,18 @@ json nodes_of(const std::vector<RuleNode>& nodes) {
   return out;
 }
 
-std::map<std::string, LawProof, std::less<>> read_proofs() {
-  std::map<std::string, LawProof, std::less<>> out;
+std::string line_of(const std::string& state, const std::string& why) {
+  if (state == "proven") return "proven for any size at every rank: " + why;
+  if (state == "bounded") return "proven for any size at bounded ranks: " + why;
+  return "checked by running only: " + why;
+}
+
+// What bench/prove_rules found, by the name of the law; of the built-in ones alone.
+std::map<std::string, std::string, std::less<>> read_proofs() {
+  std::map<std::string, std::string, std::less<>> out;
   const absl::StatusOr<json> all = read_json<json>(embedded_proofs());
   if (!all.ok() || !all->is_object()) return out;
-  for (const auto& [law, proof] : all->items()) out[law] = {proof.value("state", std::string("run")), proof.value("why", std::string())};
+  for (const auto& [law, proof] : all->items()) out[law] = line_of(proof.value("state", "run"), proof.value("why", ""));
   return out;
 }
 
@@ -136,18 +145,10 @@ json rule_data(const Rule& rule) {
           {"declares", rule.declares}};
 }
 
-const std::map<std::string, LawProof, std::less<>>& law_proofs() {
-  static const auto* const all = new std::map<std::string, LawProof, std::less<>>(read_proofs());
-  return *all;
-}
-
 std::string proof_line(const Rule& rule) {
-  const auto found = law_proofs().find(law_of(rule.name));
-  if (found == law_proofs().end()) return "";
-  const auto& [state, why] = found->second;
-  if (state == "proven") return "proven for any size at every rank: " + why;
-  if (state == "bounded") return "proven for any size at bounded ranks: " + why;
-  return "checked by running only: " + why;
+  static const auto* const all = new std::map<std::string, std::string, std::less<>>(read_proofs());
+  const auto found = all->find(law_of(rule.name));
+  return found == all->end() ? "" : found->second;
 }
 
 }  // namespace saturate
