@@ -16,7 +16,7 @@ import sys
 import time
 
 from . import laws
-from .exported import Json, by_law, exported, library, text_hash
+from .exported import Json, by_law, exported, library, stale
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _BODIES: dict[str, list[Json]] = {}
@@ -38,11 +38,6 @@ def write(path: pathlib.Path, entries: dict[str, dict[str, object]]) -> None:
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def stale(all_laws: dict[str, list[Json]], entries: dict[str, dict[str, object]]) -> list[str]:
-    changed = [n for n, rules in all_laws.items() if entries.get(n, {}).get("hash") != text_hash(rules, _BODIES)]
-    return changed + [n for n in entries if n not in all_laws]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="prove_rules", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("saturate")
@@ -58,7 +53,7 @@ def main() -> int:
     _BODIES.update(by_law(data["operators"]))
     path = library(ROOT)
     entries = json.loads(path.read_text()) if path.exists() else {}
-    old = stale(all_laws, entries)
+    old = stale(all_laws, _BODIES, entries)
     if args.check:
         print(*old, sep="\n")
         return 1 if old else 0

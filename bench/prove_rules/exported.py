@@ -33,3 +33,9 @@ def text_hash(instances: list[Json], bodies: dict[str, list[Json]]) -> str:
 
 def library(root: pathlib.Path) -> pathlib.Path:
     return root / "rules" / "library" / "proofs.json"
+
+
+def stale(laws: dict[str, list[Json]], bodies: dict[str, list[Json]], entries: dict[str, Any]) -> list[str]:
+    """Laws without a line of their own text, and lines of laws that are gone."""
+    changed = [name for name, rules in laws.items() if entries.get(name, {}).get("hash") != text_hash(rules, bodies)]
+    return changed + [name for name in entries if name not in laws]
