@@ -180,6 +180,16 @@ def test_mistakes_are_one_line(text, says, tmp_path):
     assert not (tmp_path / "bad.study" / "results.csv").exists()
 
 
+def test_names_of_files_hide_nothing(tmp_path):
+    """A model's name is its file's, and was written into tables and pages as it came."""
+    shutil.copy(DATA / "bart_encoder.onnx", tmp_path / "evil\u202e<b>\x1b.onnx")
+    (tmp_path / "evil.toml").write_text('measure = ["predicted"]\n[[models]]\nfiles = "*.onnx"\ndims = { batch = 1, seq = 8 }\n')
+    done = command("evil.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    texts = [done.stdout, done.stderr, *((tmp_path / "evil.study" / f"results.{kind}").read_text() for kind in ("csv", "md", "html"))]
+    assert not any(set("\u202e\x1b") & set(text) for text in texts) and "<b>" not in texts[-1]
+
+
 def test_files_and_folders_that_are_not_there(tmp_path):
     done = command("none.toml", cwd=tmp_path)
     assert done.returncode == 1 and "none.toml: there is no such file" in done.stderr and "choices, predicted" in done.stderr

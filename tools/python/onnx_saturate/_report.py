@@ -3,16 +3,17 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from . import _core
 
 
-def _html_table(header: list[str], rows: list[list[object]]) -> str:
-    def line(cells: list[object], tag: str) -> str:
+def _html_table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    def line(cells: Sequence[object], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(_core.printable(str(cell)))}</{tag}>" for cell in cells) + "</tr>"
 
-    return "<table>" + line(cast("list[object]", header), "th") + "".join(line(row, "td") for row in rows) + "</table>"
+    return "<table>" + line(header, "th") + "".join(line(row, "td") for row in rows) + "</table>"
 
 
 class Told:

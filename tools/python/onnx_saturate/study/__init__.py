@@ -17,11 +17,12 @@ from typing import Any
 
 from ._engines import Engine, engine_of
 from ._file import MEASURES, STUDIES, Source, Study, Timing, read
+from ._models import write_whole
 from ._page import scores_of, write_page
 from ._run import Folder, How, Run, planned
 from ._scores import COLUMNS as SCORES
 from ._scores import scores
-from ._table import COLUMNS, columns_of, csv_of, rows_of, write, write_parquet
+from ._table import COLUMNS, columns_of, csv_of, rows_of, write_parquet
 
 __all__ = ["run", "plan", "read", "Results", "Engine", "Study", "Source", "Timing", "COLUMNS", "SCORES", "MEASURES", "STUDIES"]
 
@@ -47,7 +48,7 @@ def _output(study: str, output: str | PathLike[str] | None) -> Path:
 def _tables(folder: Path, name: str, rows: Sequence[dict[str, Any]], columns: Mapping[str, type]) -> list[Path]:
     """As CSV, and as Parquet where pyarrow is installed."""
     files = [folder / f"{name}.csv"]
-    write(files[0], csv_of(rows, list(columns)))
+    write_whole(files[0], csv_of(rows, list(columns)).encode())
     parquet = folder / f"{name}.parquet"
     return [*files, parquet] if write_parquet(parquet, rows, columns) else files
 

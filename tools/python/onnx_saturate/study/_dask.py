@@ -6,18 +6,11 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
-from .._errors import Error, UnsupportedError
-from ._engines import TRIES, Done, arrived, away, lost, packed
+from .._errors import Error
+from .._tune_ort import one_line
+from ._engines import TRIES, Done, arrived, away, library, lost, packed
 from ._pieces import Piece
 from ._work import Stop
-
-
-def _library() -> Any:
-    try:
-        import distributed  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError:
-        raise UnsupportedError("--on: Dask is not installed; pip install onnx-saturate[dask]") from None
-    return distributed
 
 
 class Dask:
@@ -27,7 +20,7 @@ class Dask:
     """
 
     def __init__(self, address: str | None = None, jobs: int = 1) -> None:
-        self._distributed = _library()
+        self._distributed = library("distributed", "Dask")
         self._data: dict[str, Any] = {}
         self._cluster: Any = None
         try:
@@ -37,7 +30,7 @@ class Dask:
                 )
             self._client = self._distributed.Client(self._cluster or address, set_as_default=False, timeout=20)
         except (OSError, ValueError) as error:
-            raise Error(f"--on: Dask can't be reached at {address}: {' '.join(str(error).split())[:200]}") from None
+            raise Error(f"--on: Dask can't be reached at {address}: {one_line(error)}") from None
 
     def _files(self, piece: Piece) -> list[Any]:
         """The files of a piece on workers, each content once; a file whose worker is lost is sent again."""
@@ -82,7 +75,7 @@ class Dask:
         except (CancelledError, self._distributed.KilledWorker, OSError):
             return None
         except Exception as error:
-            raise Stop(f"{type(error).__name__} on a worker: {' '.join(str(error).split())[:200]}") from None
+            raise Stop(f"{type(error).__name__} on a worker: {one_line(error)}") from None
 
     def close(self) -> None:
         """Ends what was begun for the study."""

@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 import concurrent.futures
+import importlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from .._errors import OptionError
-from ._models import Given, write_whole
+from .._errors import OptionError, UnsupportedError
+from ._models import Given, keep
 from ._pieces import Key, Outcome, Piece
 from ._work import machine, perform
 
@@ -50,7 +51,7 @@ def engine_of(name: str, jobs: int) -> Engine:
 def _keep(folder: Path, outcome: Outcome, made: Path) -> None:
     """Puts what a piece made where the study keeps it."""
     for path in _made(folder, outcome):
-        write_whole(made / path.name, path.read_bytes())
+        keep(made / path.name, path.read_bytes())
 
 
 def _made(folder: Path, outcome: Outcome) -> list[Path]:
@@ -89,6 +90,14 @@ def _local(piece: Piece, made: Path) -> Done:
 
 # ---- for engines on other machines --------------------------------------------------------------------------------------------------------
 
+def library(module: str, called: str) -> Any:
+    """What an engine is run by."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UnsupportedError(f"--on: {called} is not installed; pip install onnx-saturate[{called.lower()}]") from None
+
+
 Packed = Mapping[str, bytes]
 """A file with those that belong to it, by name, itself first: what travels through an engine's store, once for each content."""
 
@@ -123,7 +132,7 @@ def away(key: Key, limit: float, hashes: Sequence[str], *contents: Packed) -> To
 def arrived(told: Told, made: Path) -> Outcome:
     """What `away` gave, with what was made put where the study keeps it."""
     for name, content in told[1].items():
-        write_whole(made / name, content)
+        keep(made / name, content)
     return Outcome(**told[0])
 
 

@@ -13,6 +13,7 @@ from .. import _core
 from .._data_files import read_text
 from .._errors import Error, OptionError
 from .._options import Options, checked
+from .._tune_ort import one_line
 
 STUDIES = Path(__file__).parent / "studies"
 """The studies that come with the package."""
@@ -109,7 +110,7 @@ def _parsed(name: str, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise Error(f"{name}: it is no TOML: {' '.join(str(error).split())}; see docs/study.md for what a study looks like") from None
+        raise Error(f"{name}: it is no TOML: {one_line(error)}; see docs/study.md for what a study looks like") from None
 
 
 class _Reader:

@@ -15,6 +15,7 @@ from typing import Any
 
 import onnx
 
+from .. import _core
 from .._errors import Error
 from ._file import Source, Study
 from ._makers import made, name_of
@@ -103,7 +104,8 @@ class Models:
         """Every model at every size; without what scripts write where they shall not run. One of the same content and sizes counts once."""
         out: dict[tuple[str, str], Model] = {}
         for source in self._study.sources:
-            for name, path in self._files(source, scripts):
+            for found, path in self._files(source, scripts):
+                name = _core.printable(found)  # of a file that somebody named
                 beside = _weights_beside(path)
                 sha = hash_of(path, beside)
                 for dims in source.dims:
@@ -127,7 +129,7 @@ class Models:
     def _made(self, source: Source) -> tuple[str, Path]:
         content = made(source.maker, source.sizes or {})
         path = self._folder / f"{hashlib.sha256(content).hexdigest()}.onnx"
-        write_whole(path, content)
+        keep(path, content)
         return name_of(source.maker, source.sizes or {}), path
 
     def _written(self, source: Source, run: bool) -> list[Path]:
@@ -151,9 +153,7 @@ class Models:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Under its name only when it is whole; what is there stays, since names tell the content."""
-    if path.exists():
-        return
+    """In place of what was there, and only when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".part")  # threads may make the same
     with open(descriptor, "wb") as file:
@@ -162,3 +162,9 @@ def write_whole(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
         os.fchmod(file.fileno(), 0o644)
     os.replace(partial, path)
+
+
+def keep(path: Path, content: bytes) -> None:
+    """A file whose name tells its content: what is there stays."""
+    if not path.exists():
+        write_whole(path, content)

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._report import _html_table
+from ._models import write_whole
 from ._plots import Bar, Point, intervals, scatter
 from ._run import Finished
 from ._scores import COLUMNS
-from ._table import Row, cell, write
+from ._table import Row, cell
 
 _CSS = (
     ":root{color-scheme:light dark}body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em}h1{font-size:1.5em}"
@@ -30,9 +32,7 @@ class Table:
 
     def html(self) -> str:
         """For the page."""
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in row) + "</tr>" for row in self.rows)
-        return f'<h2>{html.escape(self.title)}</h2><p>{html.escape(self.note)}</p><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+        return f'<h2>{html.escape(self.title)}</h2><p>{html.escape(self.note)}</p><div class="wide">{_html_table(self.columns, self.rows)}</div>'
 
     def markdown(self) -> str:
         """For the summary."""
@@ -136,13 +136,13 @@ def write_page(folder: Path, finished: Finished, rows: Sequence[Row], tables: Se
         "tables": "".join(table.html() for table in [*tables, every]),
     }
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    write(folder / "results.html", (
+    write_whole(folder / "results.html", (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
         f'<meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title><style>{_CSS}</style></head>'
         f"<body><h1>{html.escape(title)}</h1>{told['about']}{told['failures']}{told['plots']}{told['tables']}</body></html>\n"
-    ))  # fmt: skip
+    ).encode())  # fmt: skip
     for name, (_, svg) in plots.items():
-        write(folder / "plots" / f"{name}.svg", svg + "\n")
+        write_whole(folder / "plots" / f"{name}.svg", (svg + "\n").encode())
     pictures = [f"![{name}](plots/{file}.svg)\n" for file, (name, _) in plots.items()]
     lines = [f"# {title}", finished.study.about, "", *facts, "", *(f"- failed: {line}" for line in failures), "", *pictures, *(table.markdown() for table in tables)]
-    write(folder / "results.md", "\n".join(lines))
+    write_whole(folder / "results.md", "\n".join(lines).encode())

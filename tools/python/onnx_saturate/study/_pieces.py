@@ -70,6 +70,4 @@ class Parts:
     def save(self, key: Key, outcome: Outcome) -> None:
         """Under its name only when it is whole."""
         told = {"key": key, "where": outcome.where, "failed": outcome.failed, "result": outcome.result}
-        path = self._folder / f"{name_of(key)}.json"
-        path.unlink(missing_ok=True)  # one that failed before
-        write_whole(path, (json.dumps(told, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
+        write_whole(self._folder / f"{name_of(key)}.json", (json.dumps(told, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())

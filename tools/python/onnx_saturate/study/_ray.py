@@ -5,18 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._errors import Error, UnsupportedError
-from ._engines import TRIES, Done, arrived, away, lost, packed
+from .._errors import Error
+from .._tune_ort import one_line
+from ._engines import TRIES, Done, arrived, away, library, lost, packed
 from ._pieces import Piece
 from ._work import Stop
-
-
-def _library() -> Any:
-    try:
-        import ray  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError:
-        raise UnsupportedError("--on: Ray is not installed; pip install onnx-saturate[ray]") from None
-    return ray
 
 
 class Ray:
@@ -26,7 +19,7 @@ class Ray:
     """
 
     def __init__(self, address: str | None = None, jobs: int = 1) -> None:
-        self._ray = _library()
+        self._ray = library("ray", "Ray")
         self._objects: dict[str, Any] = {}
         self._mine = not self._ray.is_initialized()
         quiet = {"logging_level": "error", "log_to_driver": False}
@@ -36,7 +29,7 @@ class Ray:
             elif self._mine:
                 self._ray.init(address=address, **quiet)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise Error(f"--on: Ray can't be reached at {address}: {' '.join(str(error).split())[:200]}") from None
+            raise Error(f"--on: Ray can't be reached at {address}: {one_line(error)}") from None
 
     def _object(self, piece: Piece) -> list[Any]:
         """The files of a piece in Ray's store, each once."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from . import _file
 from ._engines import Engine, Local
 from ._file import Study
 from ._groups import groups_of
-from ._models import Model, Models
+from ._models import Model, Models, write_whole
 from ._pieces import Key, Outcome, Parts, Piece
 from ._plan import Experiment, Plan
 from ._scores import Group
@@ -71,9 +70,7 @@ class Folder:
             "study": study.sha256, "environment": dict(environment), "machine": machine(),
             "models": [{"name": m.name, "family": m.family, "sha256": m.sha256, "dims": dict(m.dims)} for m in models],
         }  # fmt: skip
-        partial = self.path / "study.json.part"
-        partial.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, self.path / "study.json")
+        write_whole(self.path / "study.json", (json.dumps(told, indent=1) + "\n").encode())
 
     def recorded(self, study: Study) -> tuple[list[Model], dict[str, str]]:
         """The models and versions of the last run."""

@@ -129,12 +129,6 @@ def csv_of(rows: Sequence[Row], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def write(path: Path, content: str | bytes) -> None:
-    """In place of what was there, and only when it is whole."""
-    path.unlink(missing_ok=True)
-    write_whole(path, content.encode() if isinstance(content, str) else content)
-
-
 def write_parquet(path: Path, rows: Sequence[Row], columns: Mapping[str, type]) -> bool:
     """The rows as Parquet; False where pyarrow is not installed."""
     try:
@@ -147,7 +141,7 @@ def write_parquet(path: Path, rows: Sequence[Row], columns: Mapping[str, type]) 
         name: pyarrow.array([None if row[name] is None else kind(row[name]) for row in rows], kinds[kind]())
         for name, kind in columns.items()
     }
-    partial = path.with_name(f"{path.name}.part")
-    pyarrow.parquet.write_table(pyarrow.table(arrays), partial)
-    partial.replace(path)
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(arrays), content)
+    write_whole(path, content.getvalue())
     return True
