@@ -89,7 +89,8 @@ CaseComparer::CaseComparer(const VerifyRun& run, VerifyNotes& notes)
     : run_(run), notes_(notes), seconds_of_noise_(run.options.seconds * (run.options.ends_in_time ? kShareOfNoise : 1)) {
   const std::vector<std::string> names = random_outputs(run.original);
   random_ = {names.begin(), names.end()};
-  for (const ValueInfo& output : run.optimized.graph.outputs) places_.emplace(output.name, places_.size());
+  const std::vector<ValueInfo>& outputs = run.optimized.graph.outputs;
+  for (std::size_t i = 0; i < outputs.size(); ++i) places_.emplace(outputs[i].name, i);  // a value may be an output twice
   half_paths_ = half_paths(run.original);
   floats_given_ = InputDrawer(run.original).has_floats();
   if (has_quantizers(run.original)) moves_ = run.options.moves;

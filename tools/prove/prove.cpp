@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "egraph/explain.h"
 #include "extract/prepare/own_operators.h"
@@ -149,7 +150,10 @@ class Prover {
       out_.outputs.push_back({o.name, pair == pairs.end() ? "" : pair->second});
       if (pair == pairs.end()) out_.interface.push_back(fmt::format("output '{}' is gone", o.name));
     }
-    if (models_[1]->graph.outputs.size() > pairs.size()) out_.interface.push_back("the second model has more outputs");
+    std::set<std::string> taken, names;
+    for (const auto& [first, second] : pairs) taken.insert(second);
+    for (const ValueInfo& o : models_[1]->graph.outputs) names.insert(o.name);
+    if (names != taken) out_.interface.push_back("the second model has more outputs");
   }
 
   Id value(int side, const std::string& name) const { return sides_[side].values.at(name); }

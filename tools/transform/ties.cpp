@@ -135,11 +135,12 @@ Model behind_inputs_of(const Model& original, Model result, const Ties& ties, co
     add_views(result, tie.views, it == computed.end() ? tie.original : it->second, inside.at(name), fresh, in_front);
   }
   graph.nodes.insert(graph.nodes.begin(), std::make_move_iterator(in_front.begin()), std::make_move_iterator(in_front.end()));
+  std::set<std::string> made;  // a value may be an output twice
   for (ValueInfo& output : graph.outputs) {
     std::string outside;
     for (const auto& [own, given] : names)
       if (inside.at(own) == output.name) outside = given;
-    add_views(result, {}, output.name, outside, fresh, graph.nodes);
+    if (made.insert(outside).second) add_views(result, {}, output.name, outside, fresh, graph.nodes);
     output.name = outside;
   }
   for (const Initializer& i : original.graph.initializers)
@@ -174,9 +175,11 @@ Model with_outputs(Model original, const Model& result, const Ties& ties, const 
     const Tie& tie = ties.outputs.at(output.name);
     const bool stays = as_it_is(output.name);
     const bool is_free = stays || inner.contains(output.name) || !defined.contains(output.name);
-    const std::string name = names[output.name] = is_free ? output.name : fresh(output.name);
+    const auto [named, is_new] = names.try_emplace(output.name);  // a value may be an output twice
+    if (is_new) named->second = is_free ? output.name : fresh(output.name);
+    const std::string& name = named->second;
     const auto inside = away.find(tie.original);
-    if (!stays) add_views(original, tie.views, inside == away.end() ? tie.original : inside->second, name, fresh, graph.nodes);
+    if (!stays && is_new) add_views(original, tie.views, inside == away.end() ? tie.original : inside->second, name, fresh, graph.nodes);
     // Dims that the result declares have its names.
     const ValueInfo* declared = tie.views.empty() ? find_named(before, tie.original) : nullptr;
     ValueInfo& info = outputs.emplace_back(ValueInfo{name, declared ? declared->type : output.type, nullptr});

@@ -138,6 +138,16 @@ absl::Status no_value(const std::unordered_set<std::string>& names, const char* 
       fmt::format("the main graph has no such value{}", near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near)));
 }
 
+namespace {
+
+// A value may be an output twice.
+void name_outputs(Work& work, const std::string& from, const std::string& to) {
+  for (ValueInfo& output : work.graph().outputs)
+    if (output.name == from) output.name = to;
+}
+
+}  // namespace
+
 absl::Status rename_inputs(Work& work, const Arguments& args) {
   const Renaming names = args.pairs("names");
   for (const auto& [from, to] : names)
@@ -147,7 +157,7 @@ absl::Status rename_inputs(Work& work, const Arguments& args) {
     if (work.output(from)) handed_on[from] = to;
   if (absl::Status s = work.rename(names, "names", args); !s.ok()) return s;
   for (const auto& [from, to] : handed_on) {  // the output keeps its name
-    find_named(work.graph().outputs, to)->name = from;
+    name_outputs(work, to, from);
     work.ties.outputs[from] = work.ties.outputs.at(to);
     work.ties.outputs.erase(to);
     add_identity(work, to, from);
@@ -168,7 +178,7 @@ absl::Status rename_outputs(Work& work, const Arguments& args) {
   if (absl::Status s = work.rename(names, "names", args); !s.ok()) return s;
   for (const auto& [from, to] : handed_on) {
     if (from == to) continue;
-    find_named(work.graph().outputs, from)->name = to;
+    name_outputs(work, from, to);
     work.ties.outputs[to] = work.ties.outputs.at(from);
     work.ties.outputs.erase(from);
     add_identity(work, from, to);

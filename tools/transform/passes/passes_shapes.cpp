@@ -73,10 +73,12 @@ class Reshaper {
   // `value` has another shape now: readers that work element by element hand it on, others read it in the old one.
   void take_on(const std::string& value, const Extents& shape, const Extents& before) {
     std::erase_if(work_.graph().value_info, [&](const ValueInfo& v) { return v.name == value; });
-    if (ValueInfo* output = find_named(work_.graph().outputs, value)) {
-      output->type.shape.emplace(shape.begin(), shape.end());
-      output->origin = nullptr;
-      work_.ties.outputs.at(value).views.push_back({View::Kind::kReshape, DType::kUndefined, shape});
+    if (const auto tie = work_.ties.outputs.find(value); tie != work_.ties.outputs.end())
+      tie->second.views.push_back({View::Kind::kReshape, DType::kUndefined, shape});
+    for (ValueInfo& output : work_.graph().outputs) {
+      if (output.name != value) continue;
+      output.type.shape.emplace(shape.begin(), shape.end());
+      output.origin = nullptr;
     }
     std::string old;
     std::vector<std::string> onward;
