@@ -149,6 +149,18 @@ bool InputDrawer::has_ids() const {
   return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) { return !input.has_default && input.table; });
 }
 
+std::size_t InputDrawer::switches() const {
+  const auto is_one = [](const DimSpec& dim) { return dim == DimSpec(std::int64_t{1}); };
+  const auto is_switch = [&](const Input& input) {
+    const ValueType& type = input.info.type;
+    const bool counts = type.kind == ValueType::Kind::kTensor && (type.dtype == DType::kBool || is_integer(type.dtype));
+    const bool told = input.has_default || input.table || input.length || input.dequantized;
+    return counts && bit_width(type.dtype) >= 8 && !told && type.shape && type.shape->size() <= 1 &&
+           std::ranges::all_of(*type.shape, is_one);
+  };
+  return static_cast<std::size_t>(std::ranges::count_if(inputs_, is_switch));
+}
+
 bool InputDrawer::has_quantizers() const {
   const auto at_quantizer = [](const Input& input) { return !input.has_default && (input.quantizer || input.dequantized); };
   return std::any_of(inputs_.begin(), inputs_.end(), at_quantizer);

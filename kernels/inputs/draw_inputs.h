@@ -52,6 +52,7 @@ enum class Reach : std::uint8_t {
   kQuiet,      // floats near 0, by turns smooth with silence at the end, 1e-3 and 1e-6 of the usual size, and 0
   kEdges,      // on and beside what the models compare them with, halves of small whole numbers; first and last rows of tables
   kSpecial,    // floats with a NaN, an infinity, a -0.0 or a denormal now and then; integers at the ends of their range, 0 and -1
+  kSwitched,   // of switches all off, by turns; then flags as they fall, and counts beyond 1
 };
 // Floats: what sign and spread. Indices into tables are drawn over the whole table, or below 2.
 struct DrawStyle {
@@ -62,7 +63,7 @@ struct DrawStyle {
   bool hiding = false;       // 1 hides in a mask, and the first of each row is 0
   bool float_masks = false;  // floats that the model takes from 1 are 0 and 1, too
   Reach reach = Reach::kUsual;
-  std::int64_t phase = 0;                    // which of the kinds of far numbers the first row has
+  std::int64_t phase = 0;                    // which of the kinds of far numbers the first row has, or which of the ways of switches
   bool usual_ints = false;                   // `reach` holds for floats alone
   bool negative_ids = false;                 // ids count from the end of their table now and then
   double scale = 1;                          // of usual floats
@@ -85,6 +86,8 @@ class InputDrawer {
   bool has_reach() const;
   bool has_floats() const;
   bool has_ids() const;  // integers that index tables
+  // Inputs of one element, whatever the sizes, that are flags or integers: they may choose branches and count turns. As a mask they are 1.
+  std::size_t switches() const;
   // Whether quantized values are read, or made of inputs as they are.
   bool has_quantizers() const;
   // Whether some input is compared with constants, and whether one tells a length of others.

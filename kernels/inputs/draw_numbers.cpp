@@ -198,10 +198,10 @@ bool fill_floats(Tensor& tensor, const NumbersOf& of, Random& random) {
     if (mask) return draw_int(style, i, i % row == 0, random) != 0 ? 1.0 : 0.0;
     if (style.reach == Reach::kQuantized && quantizer) return at_quantizer(*quantizer, style.held, random);
     const double usual = style.scale * (style.positive ? random.uniform() : random.normal());
-    const double drawn = style.reach == Reach::kUsual   ? usual
-                         : style.reach == Reach::kQuiet ? quiet.of(i, usual)
-                         : style.reach == Reach::kEdges ? at_landmark(of, tensor.dtype(), i, random)
-                                                        : far.of(i / alike, i % alike, usual, random);
+    const double drawn = style.reach == Reach::kUsual || style.reach == Reach::kSwitched ? usual
+                         : style.reach == Reach::kQuiet                                  ? quiet.of(i, usual)
+                         : style.reach == Reach::kEdges                                  ? at_landmark(of, tensor.dtype(), i, random)
+                                                                                         : far.of(i / alike, i % alike, usual, random);
     return style.held && quantizer ? std::clamp(drawn, quantizer->low, quantizer->high) : drawn;
   };
   switch (tensor.dtype()) {
@@ -262,6 +262,10 @@ std::int64_t one_int(const Tensor& tensor, const NumbersOf& of, std::int64_t i, 
   const DrawStyle& style = of.style;
   const std::int64_t row = tensor.dims().empty() ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1);
   if (of.length) return *of.length;
+  if (style.reach == Reach::kSwitched && of.limit == 0 && tensor.size() == 1 && tensor.dims().size() <= 1) {
+    if (style.phase == 0) return 0;
+    return tensor.dtype() == DType::kBool ? random.below(2) : style.phase + 1;
+  }
   if (style.reach == Reach::kEdges && tensor.dtype() != DType::kBool && (of.limit > 0 || !style.usual_ints))
     return int_at_landmark(of, tensor.dtype(), random);
   if (of.limit > 0 && (style.ints == IntStyle::kMask || style.ints == IntStyle::kLength)) return random.below(of.limit);

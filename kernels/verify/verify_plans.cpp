@@ -150,6 +150,7 @@ class BeyondCases {
 
   std::vector<BeyondCase> run() {
     if (from_.here) of_numbers();
+    of_switches();
     if (from_.here && from_.taken && !excludes(kEmptySizes))
       for (const Sizes& empty : sizes_with_zero(from_.drawer.symbols(), *from_.taken)) add(CaseKind::kEmpty, empty, from_.style);
     if (from_.taken) of_length();
@@ -169,6 +170,17 @@ class BeyondCases {
     style.usual_ints = excludes(kLargeIntegers);
     style.negative_ids = from_.negative_ids;
     out_.push_back({kind, from_.sizes, style, from_.drawer.has_floats() || from_.drawer.has_ids()});
+  }
+
+  // One switch is off alone; of several, each is off and on in some case.
+  void of_switches() {
+    const std::size_t switches = from_.drawer.switches(), ways = switches == 0 ? 0 : switches == 1 ? 2 : 4;
+    for (std::size_t way = 0; way < ways; ++way) {
+      DrawStyle style = from_.style;
+      style.reach = Reach::kSwitched;
+      style.phase = static_cast<std::int64_t>(way);
+      add(CaseKind::kSwitched, from_.sizes, style);
+    }
   }
 
   void of_numbers() {

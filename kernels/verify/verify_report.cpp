@@ -22,6 +22,8 @@ std::string_view to_string(CaseKind kind) {
       return "at constants and ties";
     case CaseKind::kQuantized:
       return "at the edges of quantizers";
+    case CaseKind::kSwitched:
+      return "with other flags and counts";
     case CaseKind::kLong:
       return "long";
     case CaseKind::kGiven:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fmt/format.h"
 #include "kernels/verify/compare_case.h"
 #include "kernels/verify/verify.h"
 #include "onnx_bridge/file/io.h"
@@ -22,6 +23,38 @@ Model model_of(const std::string& signature, const std::string& body) {
 
 VerifyStatus status_of_pair(const std::string& signature, const std::string& left, const std::string& right) {
   return verify(model_of(signature, left), model_of(signature, right)).status;
+}
+
+std::ptrdiff_t switched(const VerifyReport& report) { return std::ranges::count(report.cases, CaseKind::kSwitched, &VerifyCase::kind); }
+
+TEST(VerifyDraws, FlagsOfOneElementAreOffToo) {
+  const char* text =
+      "y = If (c) <then_branch = t () => (float[n] u) {{ u = Neg (x) }}, else_branch = e () => (float[n] v) {{ v = {} (x) }}>";
+  for (const char* flag : {"bool c", "bool[1] c"}) {
+    const std::string signature = fmt::format("(float[n] x, {}) => (float[n] y)", flag);
+    const Model a = model_of(signature, fmt::format(fmt::runtime(text), "Relu")),
+                b = model_of(signature, fmt::format(fmt::runtime(text), "Abs"));
+    EXPECT_EQ(verify(a, b).status, VerifyStatus::kDifferent) << flag;
+    const VerifyReport same = verify(a, a);
+    EXPECT_EQ(same.status, VerifyStatus::kEqual) << same.message;
+    EXPECT_EQ(switched(same), 2);
+  }
+}
+
+TEST(VerifyDraws, CountsOfOneElementGoBeyondOne) {
+  const std::string signature = "(float[n] x, int64 k) => (float[n] y)";
+  const Model turns = model_of(signature,
+                               "t = Constant <value = bool {1}> ()\ny = Loop (k, t, x) <body = b (int64 i, bool g, float[n] h) => "
+                               "(bool o, float[n] s) { o = Identity (g)\ns = Add (h, x) }>");
+  EXPECT_EQ(verify(turns, model_of(signature, "y = Add (x, x)")).status, VerifyStatus::kDifferent);
+}
+
+// A model that takes no other flag is compared with the one that it takes.
+TEST(VerifyDraws, FlagsThatTheOriginalRefusesAreLeftOut) {
+  const Model a = model_of("(float[3] x, int64[1] k) => (float[m] y)", "y = Expand (x, k)");  // 2 is no size that 3 expands to
+  const VerifyReport report = verify(a, a);
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_EQ(switched(report), 0);
 }
 
 TEST(VerifyDraws, NumbersNearZeroShowEpsilons) {

@@ -101,6 +101,14 @@ TEST(Verify, ShapesAsInputsAreFoundByTrial) {
   EXPECT_EQ(verify(b, b).status, VerifyStatus::kEqual);
 }
 
+TEST(Verify, AValueThatIsAnOutputTwiceIsComparedInBothPlaces) {
+  const Model a = graph("(float[n] x) => (float[n] y, float[n] y, float[n] z)", "y = Relu (x)\nz = Neg (x)");
+  const VerifyReport report = verify(a, a);
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_EQ(verify(a, graph("(float[n] x) => (float[n] y, float[n] y, float[n] z)", "y = Relu (x)\nz = Abs (x)")).status,
+            VerifyStatus::kDifferent);
+}
+
 TEST(Verify, SumsOfSizesAreFound) {
   const Model a =
       graph("(float[past] p, float[seq] s, float[total] m) => (float[total] y)", "t = Concat <axis = 0> (p, s)\ny = Add (t, m)");
