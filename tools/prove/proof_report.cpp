@@ -106,6 +106,7 @@ std::string format_proof(const ModelProof& proof, const std::string& first, cons
   out += labelled("outputs", fmt::format("{} of {} proven", proven, proof.outputs.size()));
   out += labelled("operators", fmt::format("{} of {} and {} of {} make values that both models have", proof.proven_nodes[0], proof.nodes[0],
                                            proof.proven_nodes[1], proof.nodes[1]));
+  if (proof.bodies > 0) out += labelled("bodies", fmt::format("{} of each model, with their laws", proof.bodies));
   if (proven > 0) out += laws_text(proof, all);
   if (proof.computed > 0) out += labelled("computed", fmt::format("{} constants and shapes", proof.computed));
   if (!proof.rounded.empty())
@@ -128,9 +129,15 @@ std::string format_proof(const ModelProof& proof, const std::string& first, cons
 }
 
 nlohmann::json to_json(const ModelProof& proof) {
-  nlohmann::json out = {
-      {"verdict", to_string(proof.verdict)},    {"interface", proof.interface}, {"computed", proof.computed},    {"rounded", proof.rounded},
-      {"believes_types", proof.believes_types}, {"stop", proof.stop},           {"assumes", assumptions(proof)}, {"sizes", proof.sizes}};
+  nlohmann::json out = {{"verdict", to_string(proof.verdict)},
+                        {"interface", proof.interface},
+                        {"computed", proof.computed},
+                        {"rounded", proof.rounded},
+                        {"believes_types", proof.believes_types},
+                        {"stop", proof.stop},
+                        {"assumes", assumptions(proof)},
+                        {"sizes", proof.sizes},
+                        {"bodies", proof.bodies}};
   for (int side : {0, 1}) {
     out["nodes"].push_back(proof.nodes[side]);
     out["proven_nodes"].push_back(proof.proven_nodes[side]);

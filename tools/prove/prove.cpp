@@ -10,12 +10,14 @@
 #include "extract/prepare/own_operators.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
+#include "onnx_bridge/convert/body_facts.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
 #include "onnx_bridge/convert/refusals.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/values/fills.h"
 #include "tools/diff/interface.h"
+#include "tools/prove/bodies.h"
 #include "tools/prove/known_equal.h"
 #include "tools/prove/open_regions.h"
 
@@ -44,16 +46,26 @@ class LoneOperators : public Refusals {
   std::set<OperatorName> lone_;
 };
 
+constexpr int kMostDepth = 8;  // of bodies in bodies that are compared
+
 class Prover {
  public:
   Prover(const Model& first, const Model& second, const Setup& setup, const ProveOptions& options, bool believes_types)
       : models_{&first, &second},
+        setup_(setup),
         rules_(setup.rules),
         target_(setup.target),
         options_(options),
         evaluator_(make_evaluator()),
-        g_(*evaluator_) {
+        g_(*evaluator_),
+        until_(steady_seconds() + options.limits.seconds.value_or(kSecondsOfRewriting)) {
     out_.believes_types = believes_types;
+  }
+  // Of two bodies in graphs that another one compares.
+  Prover(const BodyPair& bodies, const Prover& around, const ProveOptions& options)
+      : Prover(bodies.models[0], bodies.models[1], around.setup_, options, around.out_.believes_types) {
+    pair_ = &bodies;
+    depth_ = around.depth_ + 1;
   }
 
   absl::StatusOr<ModelProof> run() {
@@ -112,9 +124,8 @@ class Prover {
   // The model without operators of attention comes first: rules ask, once, what the model that they make something of holds.
   absl::Status lower_both() {
     const int base = holds_attention_operator(*models_[0]) && !holds_attention_operator(*models_[1]) ? 1 : 0;
-    LowerOptions options;
-    options.disputes_are_unique = false;
-    options.believes_types = out_.believes_types;
+    LowerOptions options = as_in_a_proof();
+    if (pair_) know_what_is_around(base, options);
     if (auto s = lower_side(base, options); !s.ok()) return s;
     (void)holds_attention(g_);
     options.model = 1;
@@ -126,6 +137,29 @@ class Prover {
     }
     if (auto s = lower_side(1 - base, options); !s.ok()) return s;
     return contradiction();
+  }
+
+  LowerOptions as_in_a_proof() const {
+    LowerOptions options;
+    options.disputes_are_unique = false;
+    options.believes_types = out_.believes_types;
+    return options;
+  }
+
+  // What comes in is the same in both bodies, and so it is what the one of them shows it to be.
+  void know_what_is_around(int base, LowerOptions& options) {
+    for (const auto& [name, id] : pair_->captured) options.captured[name] = captured_value(pair_->outside, id, g_.dims());
+    const auto new_graph = [this] {
+      auto g = std::make_unique<OnnxEGraph>(*evaluator_);
+      rules_.define_operators(*g);
+      return g;
+    };
+    const Model& body = pair_->bodies[base];
+    const auto known =
+        body_input_facts(*pair_->nodes[base]->node, body, pair_->outside, pair_->sides[base], {new_graph, as_in_a_proof()}, g_.dims());
+    for (std::size_t i = 0; i < body.graph.inputs.size(); ++i)
+      if (const auto it = known.find(body.graph.inputs[i].name); it != known.end())
+        options.inputs[models_[base]->graph.inputs[i].name] = it->second;
   }
 
   absl::Status lower_side(int side, const LowerOptions& options) {
@@ -166,7 +200,7 @@ class Prover {
   // Laws that fuse, then also those that make what one of the models alone calls, then those that take it apart, then with constants that
   // differ in their last bits.
   absl::Status rewrite() {
-    if (all_equal()) return absl::OkStatus();
+    if (all_equal() || (unite_bodies() && all_equal())) return absl::OkStatus();
     const auto fuses =
         [this](const RuleHead& rule) {  // and what leads on from operators that the target has not, between those that it has
           return !rule.if_unsupported || (!rule.if_any_unsupported && !takes(target_, rule.ends_in, kNewestOpset));
@@ -208,10 +242,21 @@ class Prover {
     constexpr int kMostRounds = 4;
     for (int round = 0; round < kMostRounds; ++round) {
       if (auto s = saturate(wanted); !s.ok() || all_equal()) return s;
-      const bool any[] = {known_.constants(false), known_.sizes(), known_.reshapes()};
+      const bool any[] = {known_.constants(false), known_.sizes(), known_.reshapes(), unite_bodies()};
       if (all_equal() || std::ranges::none_of(any, std::identity())) break;
     }
     return absl::OkStatus();
+  }
+
+  bool unite_bodies() { return depth_ < kMostDepth && bodies_.unite(); }
+
+  // What all bodies take together is the time that rewriting has.
+  absl::StatusOr<ModelProof> prove_bodies(const BodyPair& pair) {
+    const double left = until_ - steady_seconds();
+    if (left <= 0 || (options_.limits.cancel && *options_.limits.cancel)) return absl::DeadlineExceededError("no time is left");
+    ProveOptions options = options_;
+    options.limits.seconds = left;
+    return Prover(pair, *this, options).run();
   }
 
   absl::Status saturate(const std::function<bool(const RuleHead&)>& wanted) {
@@ -235,6 +280,7 @@ class Prover {
     }
     note_laws();
     out_.rounded = known_.rounded();
+    for (const ModelProof& body : bodies_.proofs()) out_.rounded.insert(out_.rounded.end(), body.rounded.begin(), body.rounded.end());
     std::vector<std::pair<std::string, std::string>> open;
     for (const auto& o : out_.outputs)
       if (!o.proven && !o.partner.empty()) open.emplace_back(o.name, o.partner);
@@ -263,6 +309,13 @@ class Prover {
             ++times[std::string(rule_of_rewrite(step.rule))];
         }
     }
+    for (const ModelProof& body : bodies_.proofs()) {
+      for (const UsedLaw& law : body.laws) times[law.rule] += law.times;
+      sizes.insert(body.sizes.begin(), body.sizes.end());
+      out_.computed += body.computed;
+      out_.declares_types |= body.declares_types;
+    }
+    out_.bodies = bodies_.proofs().size();
     out_.sizes.assign(sizes.begin(), sizes.end());
     for (const auto& [name, n] : times) out_.laws.push_back(law(name, n));
     std::ranges::stable_sort(out_.laws, std::ranges::greater(), &UsedLaw::times);
@@ -276,14 +329,19 @@ class Prover {
   }
 
   const Model* models_[2];
+  const BodyPair* pair_ = nullptr;  // of which the models are the bodies
+  int depth_ = 0;
+  const Setup& setup_;
   const RuleSet& rules_;
   const Target& target_;
   const ProveOptions& options_;
   std::unique_ptr<Evaluator> evaluator_;
   OnnxEGraph g_;
+  double until_;  // for bodies
   Names inputs_;
   Lowered sides_[2];
   KnownEqual known_{g_, sides_};
+  EqualBodies bodies_{g_, sides_, [this](const BodyPair& pair) { return prove_bodies(pair); }};
   ModelProof out_;
 };
 

@@ -50,6 +50,7 @@ struct ModelProof {
   std::vector<std::string> interface;    // what their inputs and outputs lack of one another, a line each
   std::size_t nodes[2] = {0, 0};         // of the main graphs
   std::size_t proven_nodes[2] = {0, 0};  // whose values are all values of the other model, too
+  std::size_t bodies = 0;                // of If, Loop and Scan in both, whose outputs are equal by laws of their own, which are counted
   std::vector<UsedLaw> laws;             // the most used first
   std::size_t computed = 0;              // steps that are computed constants and known shapes
   std::vector<std::string> rounded;      // constants that differ in their last bits, and were taken as equal
