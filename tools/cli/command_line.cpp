@@ -377,7 +377,7 @@ void describe(CLI::App& app) {
       "optimize ONNX models by equality saturation\n\nRules say which models are equal; an e-graph holds all that follow from them at "
       "once; the cheapest one that the target can run is\n"
       "taken, verified against the original, and written.\n\nThe Python package's command (python3 -m onnx_saturate) has the verbs study, "
-      "tune and pre_post, and text for generate, too.");
+      "tune, vet and pre_post, and text for generate, too.");
   app.formatter(man_formatter());
   app.set_help_flag("-h,--help", "this text");
   app.set_version_flag("-V,--version", std::string("saturate ") + SATURATE_VERSION, "the version");

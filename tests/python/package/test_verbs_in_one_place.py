@@ -83,4 +83,4 @@ def test_the_compiled_command_says_where_they_are(words, says, tmp_path):
 
 def test_help_names_them():
     told = " ".join(run_ok("--help").stdout.split())
-    assert "tune and pre_post" in told
+    assert "study, tune, vet and pre_post" in told

@@ -54,6 +54,7 @@ constexpr ForeignWord kVerbsOfOthers[] = {
     {"chat", "did you mean 'generate'? `saturate generate DECODER.onnx --prompt-ids 1,2` runs a decoder"},
     {"export", kNoExport}, {"import", kNoExport},
     {"tune", "it is of the Python package: python3 -m onnx_saturate tune IN.onnx"},
+    {"vet", "it is of the Python package: python3 -m onnx_saturate vet IN.onnx"},
     {"study", "it is of the Python package: python3 -m onnx_saturate study STUDY.toml"},
     {"pre_post", kPrePost}, {"pre-post", kPrePost},
     {"why", "did you mean 'explain'? `saturate explain IN.onnx` tells what was fused, what not, and why"},

@@ -18,6 +18,8 @@ def _of_python(words: list[str]) -> Callable[[list[str]], int] | None:
         from .tune import main as run
     elif verb == "pre-post":
         from .pre_post import main as run
+    elif verb == "vet":
+        from .vet.__main__ import main as run
     elif verb == "study":
         from .study.__main__ import main as run
     elif verb == "generate" and any(word.partition("=")[0] in _TEXT for word in words):
