@@ -430,9 +430,23 @@ class Lowerer {
     return a && a->type == AttributeType::kGraph ? &a->g() : nullptr;
   }
 
+  // Whether a call leaves out what an operator of the body must have.
+  bool lacks_input(const Node& node, const Opsets& opsets, const Scope& local) {
+    const auto opset = opsets.find(node.domain);
+    const OpSchema* schema = opset == opsets.end() ? nullptr : find_schema(node.domain, node.op_type, opset->second);
+    if (!schema || functions_.called(node)) return false;
+    const auto is_left_out = [&](const std::string& name) {
+      const auto it = local.find(name);
+      return name.empty() || (it != local.end() && g_.facts(it->second).kind == Facts::Kind::kAbsent);
+    };
+    for (std::size_t i = 0; i < std::min(schema->inputs.size(), node.inputs.size()); ++i)
+      if (!schema->inputs[i].optional && !schema->inputs[i].variadic && is_left_out(node.inputs[i])) return true;
+    return false;
+  }
+
   // One node that is taken out of its body; false where it cannot be. An If is the branch that it is known to take.
   bool lower_part(Node part, const Opsets& opsets, Scope& local, const std::set<std::string>& used, int depth) {
-    if (draws(part, local)) return false;
+    if (draws(part, local) || lacks_input(part, opsets, local)) return false;
     out_.owned_nodes.push_back(std::make_shared<Node>(std::move(part)));
     const Node& node = *out_.owned_nodes.back();
     if (!has_body(node.attributes)) return lower_node(node, opsets, local, used, false, depth + 1).ok();

@@ -394,3 +394,14 @@ def test_what_calls_give_in_place_of_attributes(tmp_path):
     x = {"x": np.full((2, 4), 1 / 3, np.float32), "b": np.array(True)}
     for path in ("o.onnx", "t.onnx"):
         np.testing.assert_array_equal(onnxruntime_outputs(tmp_path / "m.onnx", x)["y"], onnxruntime_outputs(tmp_path / path, x)["y"])
+
+
+@pytest.mark.parametrize("body,inputs", [("y = Reshape (x, to)", "x, to"), ("z = Concat <axis = 0> (x, x) y = Expand (z, to)", "x, to"), ("y = Gather (to, x)", "x, to")])
+def test_a_call_may_leave_out_what_the_body_needs(tmp_path, body, inputs):
+    """It fails where it runs. Taken out of the body, the operator had fewer inputs than all that reads it counts on."""
+    model = parser.parse_model(f'''<ir_version: 10, opset_import: ["": 17, "own": 1]> g (float[4] x) => (float[n] y) {{ y = own.F (x) }}
+        <domain: "own", opset_import: ["": 17]> F ({inputs}) => (y) {{ {body} }}''')
+    onnx.save(model, tmp_path / "m.onnx")
+    for words in (["optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--no-verify"], ["extract", tmp_path / "m.onnx", "--no-verify"], ["explain", tmp_path / "m.onnx"]):
+        done = run(*words)
+        assert done.returncode in (0, 1), done
