@@ -149,16 +149,22 @@ bool InputDrawer::has_ids() const {
   return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) { return !input.has_default && input.table; });
 }
 
-std::size_t InputDrawer::switches() const {
+// Flags and integers that are no indices, lengths or quantized values.
+bool InputDrawer::is_mask(const Input& input) {
+  const ValueType& type = input.info.type;
+  const bool counts = type.kind == ValueType::Kind::kTensor && (type.dtype == DType::kBool || is_integer(type.dtype));
+  return counts && bit_width(type.dtype) >= 8 && type.shape && !(input.has_default || input.table || input.length || input.dequantized);
+}
+
+bool InputDrawer::is_switch(const Input& input) {
   const auto is_one = [](const DimSpec& dim) { return dim == DimSpec(std::int64_t{1}); };
-  const auto is_switch = [&](const Input& input) {
-    const ValueType& type = input.info.type;
-    const bool counts = type.kind == ValueType::Kind::kTensor && (type.dtype == DType::kBool || is_integer(type.dtype));
-    const bool told = input.has_default || input.table || input.length || input.dequantized;
-    return counts && bit_width(type.dtype) >= 8 && !told && type.shape && type.shape->size() <= 1 &&
-           std::ranges::all_of(*type.shape, is_one);
-  };
-  return static_cast<std::size_t>(std::ranges::count_if(inputs_, is_switch));
+  return is_mask(input) && input.info.type.shape->size() <= 1 && std::ranges::all_of(*input.info.type.shape, is_one);
+}
+
+std::size_t InputDrawer::switches() const { return static_cast<std::size_t>(std::ranges::count_if(inputs_, is_switch)); }
+
+bool InputDrawer::has_masks() const {
+  return std::ranges::any_of(inputs_, [](const Input& input) { return is_mask(input) && !is_switch(input); });
 }
 
 bool InputDrawer::has_quantizers() const {

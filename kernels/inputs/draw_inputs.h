@@ -52,7 +52,7 @@ enum class Reach : std::uint8_t {
   kQuiet,      // floats near 0, by turns smooth with silence at the end, 1e-3 and 1e-6 of the usual size, and 0
   kEdges,      // on and beside what the models compare them with, halves of small whole numbers; first and last rows of tables
   kSpecial,    // floats with a NaN, an infinity, a -0.0 or a denormal now and then; integers at the ends of their range, 0 and -1
-  kSwitched,   // of switches all off, by turns; then flags as they fall, and counts beyond 1
+  kSwitched,   // switches all off, and masks off where rows begin (padding on the left); then flags as they fall, and counts beyond 1
 };
 // Floats: what sign and spread. Indices into tables are drawn over the whole table, or below 2.
 struct DrawStyle {
@@ -88,6 +88,8 @@ class InputDrawer {
   bool has_ids() const;  // integers that index tables
   // Inputs of one element, whatever the sizes, that are flags or integers: they may choose branches and count turns. As a mask they are 1.
   std::size_t switches() const;
+  // Flags and integers of more elements that nothing more is known of.
+  bool has_masks() const;
   // Whether quantized values are read, or made of inputs as they are.
   bool has_quantizers() const;
   // Whether some input is compared with constants, and whether one tells a length of others.
@@ -126,6 +128,8 @@ class InputDrawer {
   void collect_symbols();
   void add_landmarks(const std::vector<double>& constants);
   bool open(const Input& input) const;
+  static bool is_mask(const Input& input);
+  static bool is_switch(const Input& input);
   std::vector<Input> inputs_;
   std::vector<std::string> symbols_;
   Twins twins_;

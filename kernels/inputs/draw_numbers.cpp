@@ -262,9 +262,10 @@ std::int64_t one_int(const Tensor& tensor, const NumbersOf& of, std::int64_t i, 
   const DrawStyle& style = of.style;
   const std::int64_t row = tensor.dims().empty() ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1);
   if (of.length) return *of.length;
-  if (style.reach == Reach::kSwitched && of.limit == 0 && tensor.size() == 1 && tensor.dims().size() <= 1) {
-    if (style.phase == 0) return 0;
-    return tensor.dtype() == DType::kBool ? random.below(2) : style.phase + 1;
+  if (style.reach == Reach::kSwitched && of.limit == 0) {
+    const bool is_switch = tensor.size() == 1 && tensor.dims().size() <= 1;
+    if (style.phase == 0) return !is_switch && i % row >= (row + 2) / 3;
+    if (is_switch) return tensor.dtype() == DType::kBool ? random.below(2) : style.phase + 1;
   }
   if (style.reach == Reach::kEdges && tensor.dtype() != DType::kBool && (of.limit > 0 || !style.usual_ints))
     return int_at_landmark(of, tensor.dtype(), random);

@@ -31,7 +31,7 @@ enum class CaseKind : std::uint8_t {
   kQuiet,    // smooth numbers, silence and numbers near 0; passed over as those far from it
   kEdges,    // on and beside constants that inputs are compared with, and ties; passed over as those far from 0
   kQuantized,  // on and beside the edges between steps of the quantizers that read inputs, and beyond their range
-  kSwitched,   // flags and counts of one element are others than 1
+  kSwitched,   // flags and counts of one element are others than 1, and rows of masks begin with 0
   kLong,       // a size goes beyond the blocks in which kernels work
   kGiven,      // by the user
 };

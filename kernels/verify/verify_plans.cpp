@@ -172,9 +172,9 @@ class BeyondCases {
     out_.push_back({kind, from_.sizes, style, from_.drawer.has_floats() || from_.drawer.has_ids()});
   }
 
-  // One switch is off alone; of several, each is off and on in some case.
+  // One switch is off, and beyond 1 or as it falls; of several, each is off and on in some case.
   void of_switches() {
-    const std::size_t switches = from_.drawer.switches(), ways = switches == 0 ? 0 : switches == 1 ? 2 : 4;
+    const std::size_t switches = from_.drawer.switches(), ways = switches > 1 ? 4 : switches == 1 ? 2 : from_.drawer.has_masks() ? 1 : 0;
     for (std::size_t way = 0; way < ways; ++way) {
       DrawStyle style = from_.style;
       style.reach = Reach::kSwitched;

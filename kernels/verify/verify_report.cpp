@@ -23,7 +23,7 @@ std::string_view to_string(CaseKind kind) {
     case CaseKind::kQuantized:
       return "at the edges of quantizers";
     case CaseKind::kSwitched:
-      return "with other flags and counts";
+      return "with other flags and padding";
     case CaseKind::kLong:
       return "long";
     case CaseKind::kGiven:

@@ -49,6 +49,19 @@ TEST(VerifyDraws, CountsOfOneElementGoBeyondOne) {
   EXPECT_EQ(verify(turns, model_of(signature, "y = Add (x, x)")).status, VerifyStatus::kDifferent);
 }
 
+// As tokens are padded on the left. In the usual cases no row of a mask begins with 0.
+TEST(VerifyDraws, RowsOfMasksBeginWithZeros) {
+  const std::string signature = "(float[b, s] x, int64[b, s] mask) => (float[b, s] y)", read = "m = Cast <to = 1> (mask)\n";
+  const Model a = model_of(signature, read + "y = Mul (x, m)");
+  const Model b =
+      model_of(signature, read +
+                              "one = Constant <value = float[1,1] {1}> ()\nz = Constant <value = int64[1] {0}> ()\n"
+                              "n = Constant <value = int64[1] {1}> ()\nend = Constant <value = int64[1] {1000000}> ()\n"
+                              "first = Slice (m, z, n, n)\nrest = Slice (m, n, end, n)\nz2 = Sub (one, one)\nzero = Mul (first, z2)\n"
+                              "on = Add (zero, one)\nf = Concat <axis = 1> (on, rest)\ny = Mul (x, f)");
+  EXPECT_EQ(verify(a, b).status, VerifyStatus::kDifferent);
+}
+
 // A model that takes no other flag is compared with the one that it takes.
 TEST(VerifyDraws, FlagsThatTheOriginalRefusesAreLeftOut) {
   const Model a = model_of("(float[3] x, int64[1] k) => (float[m] y)", "y = Expand (x, k)");  // 2 is no size that 3 expands to

@@ -73,6 +73,11 @@ def saved(tmp_path, body, name="m.onnx"):
     return path
 
 
+@pytest.fixture(autouse=True)
+def one_target(monkeypatch):
+    monkeypatch.setattr("onnx_saturate.vet._TARGETS", ("onnx",))
+
+
 def vetted(tmp_path, runtime, body, **options):
     return vet([saved(tmp_path, body)], tmp_path / "out", samples=0, runtimes=[runtime], reduce_seconds=8, **options)
 
