@@ -86,7 +86,7 @@ int neighbours(const OpUse& use) {
 std::string key_of(const OpUse& use) {
   if (use.op == "Transpose") {
     const auto axes = ints_attribute(use, "perm");
-    return axes.empty() || axes.back() + 1 != static_cast<std::int64_t>(axes.size()) ? "Transpose/inner" : "Transpose";
+    return axes.empty() || axes.back() != static_cast<std::int64_t>(axes.size()) - 1 ? "Transpose/inner" : "Transpose";
   }
   const bool weights = use.constant.size() > 1 && use.constant[1];
   if (use.op == "MatMul" && weights) return "MatMul/weights";

@@ -36,7 +36,7 @@ def test_an_output_declared_with_another_rank(tmp_path, rank):
     assert len(onnx.load(tmp_path / "out.onnx").graph.output[0].type.tensor_type.shape.dim) == 3
 
 
-@pytest.mark.parametrize("perm", [[0, 1], [1, 1], [0, 5], [-1, 0]])
+@pytest.mark.parametrize("perm", [[0, 1], [1, 1], [0, 5], [-1, 0], [0, 2**63 - 1]])
 def test_a_transpose_without_a_permutation(tmp_path, perm):
     nodes = [helper.make_node("Reshape", ["x", "s"], ["a"]), helper.make_node("Transpose", ["a"], ["y"], perm=perm)]
     rank_1 = perm == [0, 1]
