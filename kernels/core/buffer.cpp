@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <iterator>
 #include <numeric>
@@ -34,10 +35,14 @@ std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit 
 // An eighth more at most: one size for those that lie close together.
 std::size_t with_room(std::size_t bytes) { return rounded(bytes, std::max<std::size_t>(64, std::bit_floor(bytes) / 8)); }
 
-// What a limit on addresses (ulimit -v) leaves the process.
-std::size_t address_limit() {
+// What a new arena may reserve where addresses are limited (ulimit -v): half of what is left of the quarter that all arenas share, so that
+// several leave room for one another and for all else.
+std::atomic<std::size_t> all_reserved = 0;
+std::size_t share_of_addresses() {
   rlimit limit{};
-  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? static_cast<std::size_t>(limit.rlim_cur) : ~std::size_t{0};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~std::size_t{0};
+  const std::size_t most = static_cast<std::size_t>(limit.rlim_cur) / 4, taken = all_reserved.load();
+  return taken < most ? (most - taken) / 2 : 0;
 }
 
 // More than the machine has would be granted by an overcommitting kernel and end in its out-of-memory killer.
@@ -59,11 +64,12 @@ void allow([[maybe_unused]] std::byte* at, [[maybe_unused]] std::size_t bytes) {
 
 Arena::Arena() {
   // Without rights, so that addresses are all it takes where the system does not overcommit.
-  for (reserved_ = std::min({rounded(physical_memory(), kStep), kMostReserved, address_limit() / 4 / kStep * kStep}); reserved_ >= kStep;
+  for (reserved_ = std::min({rounded(physical_memory(), kStep), kMostReserved, share_of_addresses() / kStep * kStep}); reserved_ >= kStep;
        reserved_ = rounded(reserved_ / 2, kPage)) {
     void* at = ::mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at != MAP_FAILED) {
       base_ = static_cast<std::byte*>(at);
+      all_reserved += reserved_;
       return;
     }
   }
@@ -74,6 +80,7 @@ Arena::~Arena() {
   if (base_ == nullptr) return;
   allow(base_, usable_);
   ::munmap(base_, reserved_);
+  all_reserved -= reserved_;
 }
 
 bool Arena::grow(std::size_t end) {

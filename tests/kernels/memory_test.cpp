@@ -1,7 +1,13 @@
 // Where tensors of a run lie: the arena, the plan by size, and results in the place of inputs.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <random>
 #include <thread>
@@ -44,6 +50,29 @@ using test::floats;
 using test::noise_tensor;
 using test::session_of;
 using Inputs = std::map<std::string, Value>;
+
+// In a process of its own: what a limit leaves when there are several arenas.
+int with_arenas_under(std::size_t limit) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit most{limit, limit};
+    ::setrlimit(RLIMIT_AS, &most);
+    std::array<Arena, 6> arenas;
+    const std::unique_ptr<char, void (*)(void*)> rest(static_cast<char*>(std::malloc(limit / 2)), std::free);
+    ::_exit(rest != nullptr && arenas[0].take(limit / 16) && arenas[1].take(limit / 32) ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Arena, LeavesAddressesToOthers) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers reserve more than the limit";
+#endif
+  EXPECT_EQ(with_arenas_under(std::size_t{2} << 30), 0);
+  EXPECT_EQ(with_arenas_under(std::size_t{9} << 30), 0);
+}
 
 TEST(Arena, HandsOutNothingTwiceAndJoinsWhatComesBack) {
   Arena arena;

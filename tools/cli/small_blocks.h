@@ -6,7 +6,9 @@
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -73,6 +75,16 @@ inline void leave_blocks_at_end() {
   [[maybe_unused]] static thread_local Leaver leaver;
 }
 
+// An eighth of what a limit on the process's addresses or memory leaves: others need the rest.
+inline std::size_t reserved() {
+  std::size_t most = kReserved;
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) most = std::min<std::size_t>(most, limit.rlim_cur / 8);
+  }
+  return most / kSpan * kSpan;
+}
+
 // Another span for class c, or what threads left behind. False: there is none.
 inline bool find_more(std::size_t c) {
   leave_blocks_at_end();
@@ -91,10 +103,12 @@ inline bool find_more(std::size_t c) {
   }
   if (!range.asked) {
     range.asked = true;
-    void* const got = mmap(nullptr, kReserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const std::size_t bytes = reserved();
+    if (bytes == 0) return false;
+    void* const got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (got == MAP_FAILED) return false;
     range.base.store(reinterpret_cast<std::uintptr_t>(got), std::memory_order_relaxed);
-    range.size.store(kReserved, std::memory_order_release);
+    range.size.store(bytes, std::memory_order_release);
   }
   if (range.used == range.size.load(std::memory_order_relaxed)) return false;
   lists.fresh[c] = reinterpret_cast<char*>(range.base.load(std::memory_order_relaxed)) + range.used;

@@ -521,6 +521,19 @@ def test_under_a_limit_on_memory(tmp_path, limit):
 
 
 @no_shadow
+@pytest.mark.parametrize("limit", ["-v 2000000", "-v 5000000", "-v 9000000"])
+def test_a_limit_far_above_what_is_needed(tmp_path, limit):
+    rng = np.random.default_rng(0)
+    weights = [onnx.numpy_helper.from_array(rng.normal(size=(1500, 1500)).astype(np.float32) / 40, f"w{i}") for i in range(12)]
+    nodes = [helper.make_node(op, inputs, [output]) for i in range(12) for op, inputs, output in [("MatMul", [f"x{i}", f"w{i}"], f"m{i}"), ("Tanh", [f"m{i}"], f"x{i + 1}")]]
+    float_of = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 1500])
+    graph = helper.make_graph(nodes, "chain", [float_of("x0")], [float_of("x12")], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "chain.onnx")
+    done = subprocess.run(f"ulimit {limit}; exec {binary()} chain.onnx -o out.onnx", shell=True, executable="/bin/bash", cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@no_shadow
 @pytest.mark.parametrize("kilobytes", [60_000, 100_000, 200_000])
 def test_out_of_memory_is_an_error(tmp_path, kilobytes):
     done = subprocess.run(f"ulimit -v {kilobytes}; exec {binary()} {BART} -o out.onnx", shell=True, executable="/bin/bash", cwd=tmp_path, capture_output=True, text=True)
