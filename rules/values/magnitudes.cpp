@@ -1,6 +1,7 @@
 #include "rules/values/magnitudes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -13,7 +14,8 @@ namespace {
 
 constexpr std::size_t kMostComputed = std::size_t{1} << 26;  // bytes of a constant that is computed for the question
 constexpr std::size_t kLarge = std::size_t{1} << 20;         // bytes from which on a weight's pages are given back
-constexpr int kDeepestView = 6;
+constexpr std::size_t kSmall = std::size_t{1} << 16;
+constexpr std::size_t kMostProducts = 200;
 
 // The bits of an IEEE float without its sign are ordered as its magnitude is.
 template <typename Bits>
@@ -54,20 +56,53 @@ std::optional<Magnitudes> by_bits(const Tensor& t) {
 // Operators whose result holds each element of the first input, once or more, with its own sign or another.
 bool keeps_magnitudes(const OpKey& key) { return has(Trait::kPermutation, key) || has(Trait::kKeepsMagnitude, key); }
 
-std::optional<Magnitudes> of_class(Look& look, Id id, int depth) {
+using Known = FoundOnce<Magnitudes, kMostProducts>;
+std::optional<Magnitudes> of_class(Look& look, Known& known, Id id);
+
+// The size that all elements of a small constant have, be they scalars or channels.
+std::optional<double> one_size(const OnnxEGraph& g, Id id) {
+  const auto value = g.facts(id).constant ? g.value(id, kSmall) : std::nullopt;
+  const auto sizes = value && value->size() > 0 ? by_bits(*value) : std::nullopt;
+  if (!sizes || sizes->least != sizes->most || !std::isfinite(sizes->most)) return std::nullopt;
+  for (std::int64_t i = 0; i < value->size(); ++i)
+    if (element_as_double(*value, i) == 0) return std::nullopt;
+  return sizes->most;
+}
+
+// A product of floats by numbers of one size scales the others, so that it need not be computed: a weight that is scaled again and again
+// would be, from the start, for each of its spellings. What falls below the normal numbers may become 0: `least` is then a bound.
+std::optional<Magnitudes> of_product(Look& look, Known& known, const ENode& node) {
+  const auto range = float_range(DType::kFloat);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto scale = one_size(look.graph(), node.children[i]);
+    const auto of = scale ? of_class(look, known, node.children[1 - i]) : std::nullopt;
+    if (!of) continue;
+    const double least = of->least * *scale, most = of->most * *scale;
+    if (most < range->least || most > range->highest) continue;
+    return Magnitudes{std::max<double>(static_cast<float>(least), std::numeric_limits<float>::denorm_min()), static_cast<float>(most)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Magnitudes> of_class(Look& look, Known& known, Id id) {
   const OnnxEGraph& g = look.graph();
   const Facts& f = look.facts(id);
   if (f.kind != Facts::Kind::kTensor || !f.constant) return std::nullopt;
   if (f.value) return magnitudes_of(*f.value);
-  if (depth == 0) return std::nullopt;
-  for (NodeId n : look.nodes(id)) {
-    const ENode node = g.egraph().node(n);
-    const OpKey& key = g.key(node.op);
-    if (key.op_type == kConstantOp) return magnitudes_of(g.constant_tensor(node.op));
-    if (!keeps_magnitudes(key) || node.children.empty()) continue;
-    if (auto same = of_class(look, node.children[0], depth - 1)) return same;
-  }
-  return std::nullopt;
+  return known.of(g.egraph().find(id), [&]() -> std::optional<Magnitudes> {
+    for (NodeId n : look.nodes(id)) {
+      const ENode node = g.egraph().node(n);
+      const OpKey& key = g.key(node.op);
+      if (key.op_type == kConstantOp) return magnitudes_of(g.constant_tensor(node.op));
+      std::optional<Magnitudes> found;
+      if (f.dtype == DType::kFloat && key.domain.empty() && key.op_type == "Mul")
+        found = of_product(look, known, node);
+      else if (keeps_magnitudes(key) && !node.children.empty())
+        found = of_class(look, known, node.children[0]);
+      if (found) return found;
+    }
+    return std::nullopt;
+  });
 }
 
 }  // namespace
@@ -90,7 +125,8 @@ Magnitudes magnitudes_of(const Tensor& t) {
 std::optional<Magnitudes> magnitudes(const OnnxEGraph& g, Id id) {
   if (!g.facts(id).constant) return std::nullopt;
   return Answers<Magnitudes, Magnitudes>::of(g, id, [&](Look& look) {
-    std::optional<Magnitudes> found = of_class(look, id, kDeepestView);
+    Known known;
+    std::optional<Magnitudes> found = of_class(look, known, id);
     if (!found)
       if (const auto value = g.value(id, kMostComputed)) found = magnitudes_of(*value);
     return found;
