@@ -75,6 +75,7 @@ class CaseComparer {
     bool only_finite = false, in_steps = false;
   };
   VerifyCase compared(const CaseRun& one, const How& how) const;
+  bool differ_by_chance(std::size_t output, const Value& wanted, const Value& other) const;
   OutputComparison compared_output(const CaseRun& one, const How& how, std::size_t output) const;
   Tolerances tolerances_of(const std::string& output) const;
   const Value& of_same_name(const std::vector<Value>& values, const std::string& name) const;
@@ -92,7 +93,7 @@ class CaseComparer {
 
   const VerifyRun& run_;
   VerifyNotes& notes_;
-  std::set<std::string> random_;
+  std::set<std::string> random_, names_of_inputs_;       // names: of their dims
   std::unordered_map<std::string, std::size_t> places_;  // of the second model's outputs, by name
   std::map<std::string, HalfPath> half_paths_;           // of outputs; empty: none is computed in 16 bits
   StepMoves moves_ = StepMoves::kNone;
