@@ -12,16 +12,19 @@ constexpr std::array<std::string_view, kTraits> kTraitNames{"elementwise",
                                                             "ternary_elementwise",
                                                             "variadic_elementwise",
                                                             "gives_bool",
+                                                            "compares",
                                                             "like_first",
                                                             "selection",
                                                             "movement",
                                                             "permutation",
                                                             "view",
+                                                            "between",
                                                             "reduction",
                                                             "random",
                                                             "control_flow",
                                                             "commutative",
                                                             "associative",
+                                                            "linear",
                                                             "bilinear",
                                                             "idempotent",
                                                             "odd",
@@ -40,9 +43,12 @@ constexpr std::uint32_t binary = elementwise | bit(Trait::kBinaryElementwise);
 constexpr std::uint32_t ternary = elementwise | bit(Trait::kTernaryElementwise);
 constexpr std::uint32_t variadic = elementwise | bit(Trait::kVariadicElementwise);
 constexpr std::uint32_t gives_bool = bit(Trait::kGivesBool);
+constexpr std::uint32_t compares = gives_bool | bit(Trait::kCompares);
 constexpr std::uint32_t like_first = bit(Trait::kLikeFirst);
 constexpr std::uint32_t selection = bit(Trait::kSelection);
-constexpr std::uint32_t movement = selection | bit(Trait::kMovement);
+constexpr std::uint32_t between = bit(Trait::kBetween);
+constexpr std::uint32_t linear = bit(Trait::kLinear);
+constexpr std::uint32_t movement = selection | between | linear | bit(Trait::kMovement);
 constexpr std::uint32_t permutation = movement | bit(Trait::kPermutation);
 constexpr std::uint32_t view = permutation | bit(Trait::kView);
 constexpr std::uint32_t reduction = bit(Trait::kReduction);

@@ -12,7 +12,7 @@ namespace saturate {
 
 // Laws hold for every attribute and every dtype that the operator takes; of floats within rounding.
 // Those about numbers, from commutative on, are told of elementwise operators alone.
-// Of others are told bilinear, positive, and (of reductions) commutes_with_rounding.
+// Of others are told linear, bilinear, positive, and (of those between their elements) commutes_with_rounding.
 enum class Trait : std::uint8_t {
   // An element of the result depends on the elements of its place alone, whatever the shape.
   // The four that name an arity take exactly so many inputs, all of them operands that broadcast to each other.
@@ -23,17 +23,20 @@ enum class Trait : std::uint8_t {
   kTernaryElementwise,
   kVariadicElementwise,
   kGivesBool,    // the result is bool, whatever the inputs are
+  kCompares,     // ... and tells of two numbers how they stand to each other: which of them is larger, if any
   kLikeFirst,    // the (first) result has the dtype and the shape of the first input
   kSelection,    // each element of the result is one of some input
   kMovement,     // ... of the first input, and which one depends on no element of it
   kPermutation,  // ... each of them once
   kView,         // ... in their order
+  kBetween,      // each element of the result lies between the least and the largest of the first input, where that has some
   kReduction,    // takes `axes` away, in whatever order their elements stand
   kRandom,       // draws at each run, unless it is told not to (Dropout)
   kControlFlow,  // runs graphs that it holds
   // Of two operands (or more).
   kCommutative,  // f(a, b) = f(b, a)
   kAssociative,  // f(f(a, b), c) = f(a, f(b, c)); of floats within rounding, where no partial result overflows
+  kLinear,       // f(a + b) = f(a) + f(b) and f(c a) = c f(a), of all operands of float together
   kBilinear,     // f(c a, b) = f(a, c b) = c f(a, b), of floats, without a bias: products, and what sums them
   // f(f(x)) = f(x) of one operand, f(x, x) = x of two (of floats where no partial result overflows: Mean).
   kIdempotent,

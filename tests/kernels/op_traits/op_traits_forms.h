@@ -86,6 +86,8 @@ inline void add_operand_forms(Forms& f) {
   for (const char* op : {"RandomNormalLike", "RandomUniformLike"}) f[op] = {Form{}, with({dtype("dtype", DType::kDouble)})};
   f["RandomUniformLike"].push_back(with({real("low", -1)}));
   f["MatMul"] = {Form{{operand({2, 3, 4}), operand({4, 2})}}};
+  for (const char* op : {"com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul"})
+    f[op] = {Form{{operand({3, 4}), operand({4, 2})}, {real("alpha", 0.5f)}, 1, 1}};
   f["Gemm"] = {Form{{operand({3, 4}), operand({4, 2})}},
                Form{{operand({3, 4}), operand({2, 4})}, {whole("transB", 1), real("alpha", 0.5f)}}};
   f["Einsum"] = {Form{{operand({3, 4}), operand({4, 2})}, {text("equation", "ij,jk->ik")}}};
@@ -125,6 +127,11 @@ inline void add_movement_forms(Forms& f) {
 
 inline void add_other_forms(Forms& f) {
   for (const char* op : {"CumSum", "CumProd"}) f[op] = {Form{{Given{}, fixed(Tensor::scalar_int64(1))}}};
+  f["GlobalAveragePool"] = f["GlobalMaxPool"] = {Form{{operand({1, 2, 1, 2})}}};
+  f["MaxPool"] = {Form{{operand({1, 2, 4, 4})}, {test::ints_attr("kernel_shape", {3, 2}), test::ints_attr("pads", {1, 0, 1, 1})}},
+                  Form{{operand({1, 2, 4, 4})}, {test::ints_attr("kernel_shape", {2, 2})}}};
+  f["Pad"] = {Form{{operand({2, 3}), indices({1, 0, 0, 2})}}, Form{{operand({2, 3}), indices({0, 1, 1, 0})}, {text("mode", "edge")}},
+              Form{{operand({2, 3}), indices({0, 1, -1, 0})}}};
   f["LRN"] = {Form{{operand({1, 4, 2, 2})}, {whole("size", 3)}}};
   f["MeanVarianceNormalization"] = {Form{{operand({2, 3, 2, 2})}}};
   f["InstanceNormalization"] = {Form{{Given{}, number(2, {3}), number(1, {3})}}};
