@@ -8,6 +8,7 @@
 
 #include "extract/sizes/blocks.h"
 #include "onnx_bridge/operators/integer_kernels.h"
+#include "onnx_bridge/operators/op_questions.h"
 
 namespace saturate {
 namespace {

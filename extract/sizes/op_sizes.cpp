@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/operators/integer_kernels.h"
+#include "onnx_bridge/operators/op_questions.h"
 #include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
@@ -152,8 +153,6 @@ std::string string_attribute(const OpUse& use, std::string_view name) {
   const auto* v = a ? std::get_if<std::string>(&a->value) : nullptr;
   return v ? *v : std::string();
 }
-
-bool is_recurrent(std::string_view op) { return op == "LSTM" || op == "GRU" || op == "RNN"; }
 
 bool is_view(std::string_view op) { return has(Trait::kView, op) || op == "Shape" || op == "Size"; }
 

@@ -64,8 +64,6 @@ struct ExpertSizes {
   double hidden = 0, inter = 0, pairs = 0, met = 0, weights = 0;
 };
 std::optional<ExpertSizes> experts_of(const OpUse& use);
-// LSTM, GRU and RNN: a product with the recurrent weights for each step.
-bool is_recurrent(std::string_view op);
 // Operators that only give a tensor another shape: a runtime does them in place.
 bool is_view(std::string_view op);
 // Sizes of dims, symbolic ones as `options` say.

@@ -10,6 +10,7 @@
 #include "fmt/ranges.h"
 #include "kernels/inputs/input_uses.h"
 #include "onnx_bridge/graph/graph_view.h"
+#include "onnx_bridge/operators/op_questions.h"
 
 namespace saturate {
 namespace {
@@ -344,7 +345,7 @@ class Finder {
       if (!producer) return false;
       const Node& node = *producer;
       if (one_of(node.op_type, {"Concat", "Slice", "Pad"})) return false;
-      if (one_of(node.op_type, {"ScatterND", "ScatterElements", "Scatter", "TensorScatter", "GroupQueryAttention", "Where"})) return true;
+      if (updates_of(node) || one_of(node.op_type, {"GroupQueryAttention", "Where"})) return true;
       if (node.inputs.empty()) return false;
       value = node.inputs[0];
     }

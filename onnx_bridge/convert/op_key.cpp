@@ -7,6 +7,8 @@
 #include <climits>
 #include <cmath>
 
+#include "onnx_bridge/operators/op_questions.h"
+
 namespace saturate {
 namespace {
 
@@ -100,12 +102,6 @@ const OpSchema::Formal* formal_at(std::span<const OpSchema::Formal> formals, std
 }
 
 namespace {
-
-const OpSchema::TypeConstraint* constraint_of(const OpSchema& schema, std::string_view type) {
-  for (const auto& c : schema.constraints)
-    if (c.name == type) return &c;
-  return nullptr;
-}
 
 bool allows(const OpSchema& schema, std::string_view type, DType dtype) {
   const OpSchema::TypeConstraint* c = constraint_of(schema, type);

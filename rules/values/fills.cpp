@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "egraph/once.h"
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/operators/op_questions.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/terms/literals.h"
@@ -37,22 +38,12 @@ bool is_fill_view(const OpKey& key) { return has(Trait::kMovement, key) || (key.
 
 bool is_sum(std::string_view op) { return op == "Add" || op == "Sub"; }
 
-// Operators whose results are places or sizes: nothing else is int64 whatever the inputs are.
-bool gives_places(const OpKey& key) {
-  const OpSchema* schema = newest_schema(key.domain, key.op_type);
-  if (!schema || schema->outputs.empty()) return false;
-  const std::string_view type = schema->outputs[0].type;
-  if (type == "tensor(int64)") return true;
-  const auto it = std::find_if(schema->constraints.begin(), schema->constraints.end(), [&](const auto& c) { return c.name == type; });
-  return it != schema->constraints.end() && it->types.size() == 1 && it->types[0] == "tensor(int64)";
-}
-
 // Operators whose results are finite for finite inputs, and hold no fill.
 bool is_computed(const OpKey& key) {
   if (has(Trait::kBilinear, key) && !has(Trait::kElementwise, key)) return true;
   return one_of(key.op_type,
                 {"Tanh", "Sigmoid", "Softmax", "Relu", "Gelu", "Erf", "LayerNormalization", "ReduceMean", "RMSNormalization", "Softplus",
-                 "HardSigmoid", "Sin", "Cos", "InstanceNormalization", "GroupNormalization", "FusedMatMul", "sdpa", "repeat_heads"});
+                 "HardSigmoid", "Sin", "Cos", "InstanceNormalization", "GroupNormalization", "sdpa", "repeat_heads"});
 }
 
 using MaybeFills = std::optional<Fills>;

@@ -1,3 +1,4 @@
+#include "onnx_bridge/operators/op_questions.h"
 #include "tools/transform/cache/cache_buffers.h"
 
 #include <algorithm>
@@ -195,8 +196,9 @@ class BufferRemover {
   // New tokens in the buffer's order; "": they are not.
   std::string written_by(const Node& node) const {
     const CacheBuffer& buffer = buffers_.at(node.inputs[0]);
-    if (!node.domain.empty() || !one_of(node.op_type, {"ScatterND", "ScatterElements", "TensorScatter"})) return "";
-    const std::string& updates = node.inputs[node.op_type == "TensorScatter" ? 1 : 2];
+    const auto written = updates_of(node);
+    if (!written) return "";
+    const std::string& updates = node.inputs[*written];
     const int rank = facts_.rank(buffer.past);
     if (facts_.rank(updates) != rank) return "";
     for (int i = 0; i < rank; ++i)
