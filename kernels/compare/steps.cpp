@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 
-#include "extract/sizes/op_sizes.h"
 #include "onnx_bridge/graph/graph_view.h"
 #include "onnx_bridge/operators/integer_kernels.h"
 #include "onnx_bridge/operators/op_traits.h"
@@ -18,10 +17,9 @@ constexpr double kShareOften = 0.25;  // of what may be left out, and is not fol
 
 bool is_plain(const Node& node, std::string_view op_type) { return node.domain.empty() && node.op_type == op_type; }
 
-// Operators that give elements of their inputs, or the largest of some.
+// Operators that give elements of their inputs, or the largest of some: what lies between them and is rounded as they are is one of them.
 bool hands_on(const Node& node) {
-  const bool chooses = node.op_type == "MaxPool" || node.op_type == "ReduceMax" || node.op_type == "ReduceMin" || node.op_type == "Split";
-  return has(Trait::kSelection, node) || has(Trait::kMovement, node) || (node.domain.empty() && chooses);
+  return has(Trait::kSelection, node) || (has(Trait::kBetween, node) && has(Trait::kCommutesWithRounding, node));
 }
 
 bool is_step_integer(DType dtype) { return is_integer(dtype) && bit_width(dtype) <= 16; }

@@ -6,10 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "extract/sizes/op_sizes.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/integer_kernels.h"
-#include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/operators/op_questions.h"
 #include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
@@ -24,11 +23,6 @@ bool forwards(const Node& node) { return has(Trait::kMovement, node) || (node.do
 
 // Operators whose output has the shape of their first input.
 bool keeps_shape(const Node& node) { return has(Trait::kLikeFirst, node) || has(Trait::kUnaryElementwise, node); }
-
-bool is_recurrent(const Node& node) {
-  const OpSchema* schema = find_schema("", node.op_type, kNewestOpset);
-  return schema && schema->attribute("hidden_size");
-}
 
 bool is_single_one(const Tensor& t) { return t.size() == 1 && element_as_double(t, 0) == 1.0; }
 
@@ -105,16 +99,22 @@ ShapeHint InputUses::shape(const std::string& value, int depth) const {
 
 namespace {
 
-// Operators that ask on which side of an operand another lies, or cut it off there; a sum tells where it crosses 0.
-constexpr std::string_view kComparing[] = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Min", "Max",
-                                           "Clip",  "Sub",  "Add",         "Mod"};
 constexpr std::int64_t kMostOfConstant = 16;  // of a constant that is compared with
 constexpr std::size_t kMostCompared = 64;     // constants that are looked at for one value
 // Attributes that are such a constant.
 constexpr std::string_view kThresholds[] = {"alpha", "lambd", "threshold", "min", "max"};
 
-bool is_listed(std::span<const std::string_view> list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
+// Whether it asks on which side of an operand another lies, or cuts it off there (Max, Min, Clip); a sum tells where it crosses 0.
+bool compares(const Node& node) {
+  const bool bounds = has(Trait::kSelection, node) && has(Trait::kIdempotent, node);
+  const bool sums = has(Trait::kBinaryElementwise, node) && has(Trait::kLinear, node);
+  return has(Trait::kCompares, node) || bounds || sums || (node.domain.empty() && node.op_type == "Mod");
+}
+
+// Whether what its first input is compared with behind it tells of the input itself: it is moved, of another sign, or cut off.
+bool keeps_sides(const Node& node) {
+  const bool cuts = has(Trait::kElementwise, node) && has(Trait::kCommutesWithRounding, node) && node.op_type != "Where";
+  return forwards(node) || cuts;
 }
 
 }  // namespace
@@ -125,8 +125,8 @@ void InputUses::add_compared(const Node& node, std::size_t position, std::vector
   };
   if (position == 0)
     for (const Attribute& a : node.attributes)
-      if (a.type == AttributeType::kFloat && is_listed(kThresholds, a.name)) add(a.f());
-  if (!node.domain.empty() || !is_listed(kComparing, node.op_type)) return;
+      if (a.type == AttributeType::kFloat && std::ranges::find(kThresholds, a.name) != std::end(kThresholds)) add(a.f());
+  if (!compares(node)) return;
   for (const double c : few_constants(node))
     if (out.size() < kMostCompared) add(c);
 }
@@ -153,9 +153,7 @@ std::vector<double> InputUses::compared(const std::string& value, int depth) con
   for (const auto& [node, position] : it->second) {
     if (node == std::exchange(before, node)) continue;  // it reads the value once more
     add_compared(*node, position, out);
-    const bool handed_on =
-        forwards(*node) || (node->domain.empty() && is_any_of(node->op_type, {"Neg", "Abs", "Relu", "Min", "Max", "Clip"}));
-    if (position != 0 || !handed_on || node->outputs.empty()) continue;
+    if (position != 0 || !keeps_sides(*node) || node->outputs.empty()) continue;
     for (const double c : compared(node->outputs[0], depth + 1))
       if (std::find(out.begin(), out.end(), c) == out.end()) out.push_back(c);
   }
@@ -260,7 +258,7 @@ ShapeHint InputUses::asked(const Node& node, std::size_t position) const {
   if (broadcasts(node) || node.op_type == "PRelu") return asked_beside(node, position);
   if (position != 0) return {};
   if (node.op_type == "Transpose" && ints_in(node, "perm") > 0) return {.rank = ints_in(node, "perm")};
-  if (is_recurrent(node)) {
+  if (is_recurrent(node.op_type)) {
     const Shape* weights = constant_shape(node, 1);
     ShapeHint hint{.rank = 3};
     if (weights && weights->size() == 3) hint.sizes[-1] = (*weights)[2];

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/operators/op_questions.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/recurrence/recurrence.h"
 
 namespace saturate::native {
@@ -18,23 +20,17 @@ constexpr std::size_t kMaskBytes = std::size_t{1} << 22;
 
 enum class Part : std::uint8_t { kNone, kView, kLinear, kProduct };
 
-template <std::size_t N>
-bool among(const std::array<std::string_view, N>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // kView: the numbers of the first input, some of them or with zeros between. kLinear: other sums. kProduct: of two or more.
 Part part_of(const OpKey& key) {
-  static constexpr std::array<std::string_view, 16> kViews{"Identity", "Reshape", "Transpose", "Squeeze",       "Unsqueeze", "Flatten",
-                                                           "Expand",   "Tile",    "Pad",       "Slice",         "Gather",    "GatherND",
-                                                           "Split",    "CumSum",  "Cast",      "GatherElements"};
-  static constexpr std::array<std::string_view, 10> kLinears{
-      "Add", "Sub", "Neg", "Sum", "ReduceSum", "Trilu", "Where", "ScatterND", "ScatterElements", "Concat"};
-  static constexpr std::array<std::string_view, 5> kProducts{"Mul", "MatMul", "Einsum", "Div", "Gemm"};
   if (!key.domain.empty() || key.unique != 0 || key.role != UnitRole::kNone) return Part::kNone;
-  if (among(kViews, key.op_type)) return Part::kView;
-  if (among(kLinears, key.op_type)) return Part::kLinear;
-  return among(kProducts, key.op_type) ? Part::kProduct : Part::kNone;
+  if (has(Trait::kMovement, key) || one_of(key.op_type, {"Pad", "CumSum", "Cast"})) return Part::kView;
+  if (has(Trait::kLinear, key) || updates_of(key)) return Part::kLinear;
+  return has(Trait::kBilinear, key) || key.op_type == "Div" ? Part::kProduct : Part::kNone;
+}
+
+// Whether it may hand on some of its numbers alone; Expand and Tile repeat all.
+bool may_cut(const OpKey& key) {
+  return has(Trait::kMovement, key) && !has(Trait::kPermutation, key) && !one_of(key.op_type, {"Expand", "Tile"});
 }
 
 bool is_exp(const OpKey& key) { return is_of_standard(key, "Exp"); }
@@ -271,9 +267,7 @@ class Finder {
       if (!m.key || !(part_of(*m.key) == Part::kView || mixes)) return out;
       const auto from = operands(g_, m);
       if (from.size() != 1 || (!mixes && e_.find(m.children[0]) != from[0])) return out;
-      const bool cuts = m.key->op_type == "Slice" || m.key->op_type == "Gather" || m.key->op_type == "Split" ||
-                        m.key->op_type == "GatherND" || m.key->op_type == "GatherElements";
-      if (cuts && narrows(out.back(), from[0]) && !(one && takes_one(m, out.back(), from[0]))) return out;
+      if (may_cut(*m.key) && narrows(out.back(), from[0]) && !(one && takes_one(m, out.back(), from[0]))) return out;
       if (std::find(out.begin(), out.end(), from[0]) != out.end()) return out;
       out.push_back(from[0]);
     }

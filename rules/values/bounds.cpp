@@ -80,8 +80,7 @@ class BoundsFinder {
     const auto known = std::find_if(kOfOperators.begin(), kOfOperators.end(), [&](const OperatorBounds& o) { return o.op == op; });
     if (known != kOfOperators.end()) return known->bounds;
     const auto of = [&](std::size_t i) { return i < node.children.size() ? of_class(node.children[i], depth) : Bounds{}; };
-    if (has(Trait::kMovement, key) || op == "ReduceMean" || op == "ReduceMax" || op == "ReduceMin" || op == "GlobalAveragePool")
-      return of(0);
+    if (has(Trait::kBetween, key)) return of(0);
     if (op == "DequantizeLinear") return dequantized(node, depth);
     if (op == "Clip") return clipped(node, of(0));
     if (op == "Where") return either(of(1), of(2));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 
@@ -28,8 +29,6 @@ bool quantizes_one(const OnnxEGraph& g, Id id) {
 }
 
 bool hands_on_input(const OnnxEGraph& g, Id id) {
-  static constexpr std::string_view kMoves[] = {"Transpose", "Reshape", "Slice",        "Gather",
-                                                "Expand",    "Tile",    "DepthToSpace", "SpaceToDepth"};
   constexpr std::size_t kMost = 32;  // values that are looked at
   const EGraph& e = g.egraph();
   std::vector<Id> from{e.find(id)};
@@ -38,8 +37,7 @@ bool hands_on_input(const OnnxEGraph& g, Id id) {
       const ENode node = e.node(n);
       const OpKey& key = g.key(node.op);
       if (key.domain == "#" && key.op_type == kInputOp) return true;
-      const bool moves = key.domain.empty() && std::find(std::begin(kMoves), std::end(kMoves), key.op_type) != std::end(kMoves);
-      const Id moved = moves && !node.children.empty() ? e.find(node.children[0]) : kNone;
+      const Id moved = has(Trait::kMovement, key) && !node.children.empty() ? e.find(node.children[0]) : kNone;
       if (moved != kNone && std::find(from.begin(), from.end(), moved) == from.end()) from.push_back(moved);
     }
   return false;

@@ -1,59 +1,39 @@
 #include "tools/explain/place_tests.h"
 
 #include <algorithm>
-#include <array>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 
+#include "onnx_bridge/graph/questions.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/operators/integer_kernels.h"
+#include "onnx_bridge/operators/op_questions.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 namespace {
 
 constexpr std::size_t kMostLookedAt = 96;  // operators between a Softmax and its products
 
-// What stands between products and a Softmax: scales, masks, caps, views and casts.
-constexpr std::array kBetween{"Add",
-                              "Sub",
-                              "Mul",
-                              "Div",
-                              "Where",
-                              "Min",
-                              "Max",
-                              "Clip",
-                              "Tanh",
-                              "Neg",
-                              "Cast",
-                              "Identity",
-                              "Dropout",
-                              "Reshape",
-                              "Transpose",
-                              "Squeeze",
-                              "Unsqueeze",
-                              "Flatten",
-                              "Expand",
-                              "Slice",
-                              "Split",
-                              "Concat",
-                              "Pad",
-                              "GatherElements",
-                              "QuantizeLinear",
-                              "DequantizeLinear"};
-constexpr std::array kProducts{"MatMul", "FusedMatMul", "TransposeMatMul", "Einsum", "Gemm", "MatMulInteger", "QLinearMatMul"};
+bool is_standard(const Node& node, std::initializer_list<std::string_view> ops) { return node.domain.empty() && one_of(node.op_type, ops); }
 
-template <typename List>
-bool is_one_of(std::string_view op_type, const List& list) {
-  return std::find(list.begin(), list.end(), op_type) != list.end();
+// A product of matrices, windows or tensors, also in integers.
+bool multiplies(const Node& node) {
+  const IntegerKernel* integer = integer_kernel(operator_name(node.domain, node.op_type));
+  const auto of = [](std::string_view op) { return has(Trait::kBilinear, op) && !has(Trait::kElementwise, op); };
+  return integer ? of(integer->plain) : has(Trait::kBilinear, node) && !has(Trait::kElementwise, node);
 }
 
-// What a score stays on its way through: an operator of one operand, whatever it makes of it, or one of those between.
+// The same numbers, but for another shape, type or scale.
+bool is_copy(const Node& node) { return has(Trait::kView, node) || is_standard(node, {"Cast", "QuantizeLinear", "DequantizeLinear"}); }
+
+// What a score stays on its way through: an operator of one operand, whatever it makes of it; scales, masks, caps, views and casts.
 bool hands_on(const Node& node) {
-  const bool is_simple = node.inputs.size() == 1 && !is_one_of(node.op_type, std::array{"ArgMax", "NonZero", "Shape", "Size"});
-  return is_simple || is_one_of(node.op_type, kBetween);
+  const bool is_simple = node.inputs.size() == 1 && !gives_places(node);
+  return is_simple || has(Trait::kElementwise, node) || has(Trait::kSelection, node) || is_copy(node) ||
+         is_standard(node, {"Pad", "Dropout"});
 }
-
-// A product with a constant may mix heads once on the way.
-bool mixes_heads(const Node& node) { return is_one_of(node.op_type, kProducts) || node.op_type == "Conv"; }
 
 }  // namespace
 
@@ -76,7 +56,7 @@ bool PlaceTests::is_product(const Node& node) const {
   const auto count = [&](const Node& n) {
     return std::count_if(n.inputs.begin(), n.inputs.end(), [&](const std::string& i) { return varies(i); });
   };
-  if (is_one_of(node.op_type, kProducts)) return count(node) >= 2;
+  if (multiplies(node)) return count(node) >= 2;
   if (node.op_type != "ReduceSum" || node.inputs.empty()) return false;
   const Node* maker = view_.producer(node.inputs[0]);
   return maker && maker->op_type == "Mul" && count(*maker) >= 2;
@@ -90,7 +70,7 @@ bool PlaceTests::has_scores(const Node& softmax) const {
     const Node* node = view_.producer(value);
     if (!node || !seen.insert(value).second) continue;
     if (is_product(*node)) return true;
-    const bool mixes = mixes_heads(*node);
+    const bool mixes = multiplies(*node);
     if (mixes ? mixed : !hands_on(*node)) continue;
     for (const std::string& input : node->inputs)
       if (varies(input)) todo.emplace_back(input, mixed || mixes);
@@ -106,7 +86,7 @@ bool PlaceTests::weighs_values(const Node& softmax) const {
     if (!seen.insert(value).second) continue;
     for (const auto& [user, input] : view_.uses(value)) {
       if (is_product(*user)) return true;
-      const bool mixes = mixes_heads(*user);
+      const bool mixes = multiplies(*user);
       if (mixes ? !mixed : hands_on(*user) || user->op_type == "ReduceSum")
         for (const std::string& output : user->outputs) todo.emplace_back(output, mixed || mixes);
     }
@@ -123,7 +103,7 @@ const std::string& PlaceTests::origin(const std::string& value) const {
   const std::string* at = &value;
   for (std::size_t steps = 0; steps < 4; ++steps) {
     const Node* maker = view_.producer(*at);
-    if (!maker || !is_one_of(maker->op_type, std::array{"Identity", "Cast", "Mul", "DequantizeLinear", "QuantizeLinear"})) break;
+    if (!maker || !(is_copy(*maker) || is_operator(*maker, "Mul"))) break;
     const auto varying = [&](const std::string& i) { return varies(i); };
     if (std::count_if(maker->inputs.begin(), maker->inputs.end(), varying) != 1) break;
     at = &*std::find_if(maker->inputs.begin(), maker->inputs.end(), varying);
@@ -141,8 +121,7 @@ bool PlaceTests::activates(const Node& node) const {
         return input != values[i] && (tanh ? !varies(input) : origin(input) == origin(node.inputs[0]));
       };
       if (user->op_type == (tanh ? "Add" : "Mul") && std::any_of(user->inputs.begin(), user->inputs.end(), is_other)) return true;
-      if (is_one_of(user->op_type, std::array{"Identity", "Cast", "DequantizeLinear", "QuantizeLinear"}))
-        values.push_back(user->outputs[0]);
+      if (is_copy(*user)) values.push_back(user->outputs[0]);
     }
   }
   return false;

@@ -21,7 +21,7 @@ bool IndexComparisons::in(const std::string& value) {
   const Node* node = facts_.producer(value);
   if (!node) return false;
   bool found = false;
-  if (node->domain.empty() && one_of(node->op_type, {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"})) {
+  if (has(Trait::kCompares, *node)) {
     const auto a = growth(node->inputs[0]), b = growth(node->inputs[1]);
     found = a && b && *a != *b && !holds_anywhere(*node);
   }

@@ -206,8 +206,8 @@ absl::Status WholeTokens::positional_sources(const std::string& value, std::map<
     return absl::OkStatus();
   }
   const Node* node = work_.facts.producer(value);
-  const bool passes = node && (is_elementwise(*node) || is_view(*node) ||
-                               (node->domain.empty() && one_of(node->op_type, {"RotaryEmbedding", "Concat", "Slice", "Split", "Gather"})));
+  const bool passes =
+      node && (is_elementwise(*node) || is_view(*node) || has(Trait::kSelection, *node) || is_operator(*node, "RotaryEmbedding"));
   if (!passes) return absl::FailedPreconditionError(fmt::format("'{}' depends on the index of its token", value));
   for (const std::string& input : node->inputs)
     if (work_.is_token(input))

@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/graph/floats.h"
 #include "onnx_bridge/graph/graph_view.h"
 #include "onnx_bridge/graph/names.h"
+#include "onnx_bridge/operators/op_questions.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
@@ -41,7 +43,7 @@ class Flow {
     if (!node.domain.empty()) return false;
     if (one_of(node.op_type, {"Softmax", "Exp", "ReduceMax"})) return use.input == 0 && is_hidden(factor);
     if (one_of(node.op_type, {"Shape", "Size"}) || (node.op_type == "CastLike" && use.input == 1)) return true;
-    if (one_of(node.op_type, {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})) {
+    if (has(Trait::kCompares, node)) {
       const auto bound = number_of(node.inputs[1 - use.input]);
       return bound && std::abs(*bound) < kSmall && is_hidden(std::abs(factor));
     }
@@ -82,17 +84,25 @@ class Flow {
     return constant && constant->size() == 1 ? element_as_double(*constant, 0) : std::nullopt;
   }
 
+  // Whether the node only gives elements places, beside others and zeros, and those of this input too.
+  bool places(const Use& use) const {
+    const Node& node = *use.node;
+    const bool selects = has(Trait::kSelection, node) && !has(Trait::kElementwise, node);
+    if (!selects && !updates_of(node) && !one_of(node.op_type, {"Pad", "Trilu"})) return false;
+    const OpSchema* schema = find_schema(node.domain, node.op_type, model_.opset(node.domain));
+    const OpSchema::Formal* formal = schema ? formal_at(schema->inputs, use.input) : nullptr;
+    return formal && formal->type == schema->outputs[0].type;
+  }
+
   // Of what the node makes, where some of its elements are elements of this input, or sums of them with others.
   std::optional<double> factor_behind(const Use& use, double factor, double most) const {
     const Node& node = *use.node;
     const std::string& op = node.op_type;
-    const bool is_placed = use.input == 0 || (use.input == 2 && one_of(op, {"Pad", "ScatterND", "ScatterElements", "Scatter"}));
-    if (one_of(op, {"Add", "Sum", "Concat"}) || (op == "Where" && use.input > 0)) return factor;
+    if (places(use) || one_of(op, {"Add", "Sum"}) || (op == "Where" && use.input > 0)) return factor;
     if (op == "Sub") return use.input == 0 ? factor : -factor;
     if (op == "Neg") return -factor;
-    if (has(Trait::kMovement, node) || one_of(op, {"Pad", "ScatterND", "ScatterElements", "Scatter", "Trilu", "CastLike"}))
-      return is_placed ? std::optional(factor) : std::nullopt;
-    if (op == "Cast") return is_floating(dtype_of(node.outputs[0])) ? std::optional(factor) : std::nullopt;
+    if (op == "Cast" || (op == "CastLike" && use.input == 0))
+      return is_floating(dtype_of(node.outputs[0])) ? std::optional(factor) : std::nullopt;
     if (op == "Max") return all_lower(node, use.input) ? std::optional(factor) : std::nullopt;
     if (op == "Mul" || (op == "Div" && use.input == 0)) return times(op == "Mul", node.inputs[1 - use.input], factor, most);
     return std::nullopt;

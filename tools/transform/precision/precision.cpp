@@ -8,11 +8,13 @@
 
 #include "fmt/format.h"
 #include "kernels/inputs/types.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/graph/floats.h"
 #include "onnx_bridge/graph/graph_view.h"
 #include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/node_order.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/operators/op_questions.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
@@ -27,11 +29,9 @@ std::string label(const Node& node) {
 namespace {
 
 // Whether the type of its result is named by the node, or hangs on what it reads in a way that the schema's types don't say.
-bool is_typed_otherwise(const Node& node) {
+bool is_typed_otherwise(const Node& node, const OpSchema& schema) {
   if (node.domain == "ai.onnx.ml") return true;  // attributes are of the inputs' type
-  return (node.domain.empty() || node.domain == "com.microsoft") &&
-         one_of(node.op_type, {"Cast", "CastLike", "BitCast", "EyeLike", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
-                               "Multinomial", "DequantizeLinear", "Optional", "OptionalGetElement", "OptionalHasElement"});
+  return types_its_result(schema) || (node.domain.empty() && one_of(node.op_type, {"CastLike", "DequantizeLinear"}));
 }
 
 bool is_called(const Node& node, const std::string& name) {
@@ -56,11 +56,6 @@ class Types {
  private:
   const std::map<std::string, ValueType>& types_;
 };
-
-const OpSchema::Formal* formal_at(const std::vector<OpSchema::Formal>& formals, std::size_t i) {
-  if (i < formals.size()) return &formals[i];
-  return !formals.empty() && formals.back().variadic ? &formals.back() : nullptr;
-}
 
 // Inputs and outputs of a node that become halves together, by place.
 struct Places {
@@ -177,7 +172,7 @@ class Converter {
   // Whether the node makes of counts what another rounding would make another one.
   bool decides(const Node& node) const {
     if (!node.domain.empty() || !reads_counts(node)) return false;
-    return is_integer(types_.of(node.outputs.at(0))) || one_of(node.op_type, {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"});
+    return is_integer(types_.of(node.outputs.at(0))) || has(Trait::kCompares, node);
   }
 
   // What Sin and Cos are computed of: angles of far positions need all bits of a float. And counts that become integers or are compared.
@@ -231,7 +226,7 @@ class Converter {
   void find_compared() {
     std::vector<const Node*> work;
     for (const Node& node : model_.graph.nodes) {
-      if (!node.domain.empty() || !one_of(node.op_type, {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})) continue;
+      if (!has(Trait::kCompares, node)) continue;
       const auto is_rounded = [&](const std::string& read) {
         const auto it = constants_.find(read);
         return it != constants_.end() && it->second->dtype() == DType::kFloat && !weights_.holds(*it->second);
@@ -368,7 +363,7 @@ class Converter {
       why = "it has bodies";
     } else if (!schema || called_function(model_, node)) {
       why = "a function of the model, or no schema";
-    } else if (is_typed_otherwise(node)) {
+    } else if (is_typed_otherwise(node, *schema)) {
       why = "the result has a type of its own";
     } else if (listed(options_.keep, node)) {
       why = "on the list";
@@ -541,10 +536,11 @@ bool names_something(const Model& model, const std::string& name) {
 
 std::unordered_set<std::string> compared_values(const Graph& graph) {
   std::unordered_set<std::string> out;
-  for (const Node& node : graph.nodes)
-    if ((!node.domain.empty() && node.domain != "com.microsoft") ||
-        one_of(node.op_type, {"Clip", "Min", "Max", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}))
+  for (const Node& node : graph.nodes) {
+    const bool bounds = has(Trait::kSelection, node) && has(Trait::kIdempotent, node);  // Clip, Min, Max
+    if ((!node.domain.empty() && node.domain != "com.microsoft") || has(Trait::kCompares, node) || bounds)
       out.insert(node.inputs.begin(), node.inputs.end());
+  }
   return out;
 }
 
