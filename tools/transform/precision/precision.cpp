@@ -10,7 +10,6 @@
 #include "kernels/inputs/types.h"
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/graph/floats.h"
-#include "onnx_bridge/graph/graph_view.h"
 #include "onnx_bridge/graph/names.h"
 #include "onnx_bridge/model/node_order.h"
 #include "onnx_bridge/model/subgraphs.h"
@@ -18,6 +17,7 @@
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
+#include "tools/transform/precision/exact_nodes.h"
 
 namespace saturate {
 
@@ -38,25 +38,6 @@ bool is_called(const Node& node, const std::string& name) {
   return qualified_name(node.domain, node.op_type) == name || node.name == name || label(node) == name;
 }
 
-// What each value of the graph is, where that is known to be a tensor.
-class Types {
- public:
-  explicit Types(const std::map<std::string, ValueType>& types) : types_(types) {}
-  DType of(const std::string& value) const {
-    const auto it = types_.find(value);
-    return it == types_.end() ? DType::kUndefined : it->second.dtype;
-  }
-  bool is_float(const std::string& value) const { return of(value) == DType::kFloat; }
-  // Whether a node reads and makes nothing but tensors whose types are known.
-  bool all_known(const Node& node) const {
-    const auto is_known = [&](const std::string& value) { return value.empty() || types_.contains(value); };
-    return std::all_of(node.inputs.begin(), node.inputs.end(), is_known) && std::all_of(node.outputs.begin(), node.outputs.end(), is_known);
-  }
-
- private:
-  const std::map<std::string, ValueType>& types_;
-};
-
 // Inputs and outputs of a node that become halves together, by place.
 struct Places {
   std::vector<bool> inputs, outputs;
@@ -65,7 +46,7 @@ struct Places {
 
 // The types of an operator that are float here and may be the other one, as its schema says. A type that no input has is named by an
 // attribute, and stays.
-Places convertible(const Node& node, const OpSchema& schema, const Types& types, DType to) {
+Places convertible(const Node& node, const OpSchema& schema, const KnownTypes& types, DType to) {
   Places out{std::vector<bool>(node.inputs.size()), std::vector<bool>(node.outputs.size())};
   for (const OpSchema::TypeConstraint& type : schema.constraints) {
     if (!type.allows(to)) continue;
@@ -86,11 +67,6 @@ Places convertible(const Node& node, const OpSchema& schema, const Types& types,
   return out;
 }
 
-constexpr const char* kPosition = "an angle or a position";
-constexpr const char* kNorm = "of a norm";
-constexpr const char* kGuarded = "a number near 0 keeps it from 0";
-constexpr const char* kCompared = "compared with a number that the type has not";
-
 Node cast_node(const std::string& from, const std::string& to, DType dtype) {
   return make_node("Cast", {from}, to, {Attribute::of("to", static_cast<std::int64_t>(dtype))});
 }
@@ -98,7 +74,7 @@ Node cast_node(const std::string& from, const std::string& to, DType dtype) {
 class Converter {
  public:
   Converter(const Model& model, const std::map<std::string, ValueType>& types, const PrecisionOptions& options, HalfWeights& weights)
-      : model_(model), options_(options), types_(types), fresh_(model.graph), weights_(weights), view_(model.graph) {
+      : model_(model), options_(options), types_(types), fresh_(model.graph), weights_(weights) {
     out_.model = model;
     for (const Initializer& i : model.graph.initializers)
       if (!i.sparse) constants_.emplace(i.name, &i.tensor);
@@ -109,14 +85,8 @@ class Converter {
   }
 
   Precision run() && {
-    for (const Node& node : model_.graph.nodes) {
-      for (const std::string& read : names_read(node)) uses_[read].push_back(&node);
-    }
-    find_counts();
-    find_exact();
-    find_norms();
-    find_guarded();
-    find_compared();
+    const auto is_listed = [&](const Node& node) { return listed(options_.keep, node); };
+    exact_ = exact_nodes({model_.graph, types_, constants_, options_.to, is_listed}, weights_);
     if (options_.interface) change_interface();
     std::vector<Node>& nodes = out_.model.graph.nodes;
     nodes.clear();
@@ -142,167 +112,6 @@ class Converter {
  private:
   static bool listed(const std::set<std::string>& names, const Node& node) {
     return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return is_called(node, name); });
-  }
-
-  // Floats that are computed of integers and constants alone, element by element: positions, distances, lengths.
-  void find_counts() {
-    for (const Node& node : model_.graph.nodes) {
-      const bool begins = node.domain.empty() && (node.op_type == "Range" || is_cast_of_integer(node));
-      if (begins || (has(Trait::kElementwise, node) && reads_counts(node)) ||
-          (has(Trait::kMovement, node) && counts_.contains(node.inputs.at(0))))
-        for (const std::string& made : node.outputs)
-          if (types_.is_float(made)) counts_.insert(made);
-    }
-  }
-
-  bool is_cast_of_integer(const Node& node) const {
-    return one_of(node.op_type, {"Cast", "CastLike"}) && is_integer(types_.of(node.inputs.at(0)));
-  }
-
-  bool reads_counts(const Node& node) const {
-    bool any = false;
-    for (const std::string& read : node.inputs) {
-      if (!types_.is_float(read) || constants_.contains(read)) continue;
-      if (!counts_.contains(read)) return false;
-      any = true;
-    }
-    return any;
-  }
-
-  // Whether the node makes of counts what another rounding would make another one.
-  bool decides(const Node& node) const {
-    if (!node.domain.empty() || !reads_counts(node)) return false;
-    return is_integer(types_.of(node.outputs.at(0))) || has(Trait::kCompares, node);
-  }
-
-  // What Sin and Cos are computed of: angles of far positions need all bits of a float. And counts that become integers or are compared.
-  void find_exact() {
-    std::vector<const Node*> work;
-    for (const Node& node : model_.graph.nodes) {
-      const bool is_decided = decides(node);
-      if (is_decided) exact_.emplace(&node, kPosition);
-      if (is_decided || (node.domain.empty() && one_of(node.op_type, {"Sin", "Cos"}))) work.push_back(&node);
-    }
-    while (!work.empty()) {
-      const Node* node = work.back();
-      work.pop_back();
-      for (const std::string& read : node->inputs)
-        if (const Node* maker = view_.producer(read); maker && types_.is_float(read) && exact_.emplace(maker, kPosition).second)
-          work.push_back(maker);
-    }
-  }
-
-  // What a number near 0 keeps from 0 (an epsilon that is added, or a bound), and what is divided by it: the number would be 0 in halves.
-  void find_guarded() {
-    std::vector<const Node*> work;
-    std::unordered_set<const Node*> seen;
-    const auto keep = [&](const Node& node) {
-      exact_.emplace(&node, kGuarded);
-      if (seen.insert(&node).second) work.push_back(&node);
-    };
-    for (const Node& node : model_.graph.nodes) {
-      const auto is_guard = [&](const std::string& read) {
-        const auto it = constants_.find(read);
-        return it != constants_.end() && it->second->dtype() == DType::kFloat && is_near_zero(*it->second);
-      };
-      const bool guards = node.domain.empty() && one_of(node.op_type, {"Add", "Sub", "Max", "Clip", "Where"});
-      if (guards && std::any_of(node.inputs.begin(), node.inputs.end(), is_guard)) keep(node);
-    }
-    while (!work.empty()) {
-      const Node* from = work.back();
-      work.pop_back();
-      for (const std::string& made : from->outputs)
-        for (const Node* reader : readers_of(made)) {
-          const bool divides = is_operator(*reader, "Div") && reader->inputs[1] == made;
-          if (divides) exact_.emplace(reader, kGuarded);
-          const bool hands_on = has(Trait::kMovement, *reader) && reader->inputs[0] == made;
-          if (hands_on || (reader->domain.empty() && one_of(reader->op_type, {"Sqrt", "Reciprocal", "Pow", "Log"}))) keep(*reader);
-          if (is_operator(*from, "Reciprocal") && is_operator(*reader, "Mul")) exact_.emplace(reader, kGuarded);
-        }
-    }
-  }
-
-  // Comparisons with constants that the type rounds, and what only moves or scales what is compared.
-  void find_compared() {
-    std::vector<const Node*> work;
-    for (const Node& node : model_.graph.nodes) {
-      if (!has(Trait::kCompares, node)) continue;
-      const auto is_rounded = [&](const std::string& read) {
-        const auto it = constants_.find(read);
-        return it != constants_.end() && it->second->dtype() == DType::kFloat && !weights_.holds(*it->second);
-      };
-      if (std::any_of(node.inputs.begin(), node.inputs.end(), is_rounded) && exact_.emplace(&node, kCompared).second) work.push_back(&node);
-    }
-    while (!work.empty()) {
-      const Node* node = work.back();
-      work.pop_back();
-      for (const std::string& read : node->inputs)
-        if (const Node* maker = view_.producer(read); maker && types_.is_float(read) && reads_one_value(*maker))
-          if (exact_.emplace(maker, kCompared).second) work.push_back(maker);
-    }
-  }
-
-  // Element by element, or moved, of one value and constants.
-  bool reads_one_value(const Node& node) const {
-    if (has(Trait::kMovement, node)) return true;
-    const auto is_value = [&](const std::string& read) { return !read.empty() && !constants_.contains(read); };
-    return node.domain.empty() && has(Trait::kElementwise, node) && std::count_if(node.inputs.begin(), node.inputs.end(), is_value) == 1;
-  }
-
-  std::span<const Node* const> readers_of(const std::string& value) const {
-    const auto it = uses_.find(value);
-    return it == uses_.end() ? std::span<const Node* const>() : std::span<const Node* const>(it->second);
-  }
-
-  // Norms in parts: the difference from the mean, squares, and what is divided by the root of their sum. Their sums stay in float, so that
-  // this costs no Casts.
-  void find_norms() {
-    for (const Node& node : model_.graph.nodes) {
-      if (!node.domain.empty() || !has(Trait::kReduction, node) || !listed(options_.keep, node)) continue;
-      const std::string* squared = &node.inputs.at(0);
-      const Node* square = view_.producer(*squared);
-      if (!one_of(node.op_type, {"ReduceL2", "ReduceSumSquare"})) {
-        if (!square || !is_square(*square)) continue;
-        if (reads_only_sums(*squared)) exact_.emplace(square, kNorm);
-        squared = &square->inputs[0];
-      }
-      if (const Node* difference = view_.producer(*squared);
-          difference && is_operator(*difference, "Sub") && is_mean(difference->inputs[1]))
-        exact_.emplace(difference, kNorm);
-      for (const std::string& made : node.outputs) keep_scaled(made, *squared);
-    }
-  }
-
-  static bool is_square(const Node& node) {
-    return node.domain.empty() && (node.op_type == "Pow" || (node.op_type == "Mul" && node.inputs[0] == node.inputs[1]));
-  }
-
-  bool is_mean(const std::string& value) const {
-    const Node* maker = view_.producer(value);
-    return maker && is_operator(*maker, "ReduceMean") && listed(options_.keep, *maker);
-  }
-
-  bool reads_only_sums(const std::string& value) const {
-    const auto it = uses_.find(value);
-    return it != uses_.end() && std::all_of(it->second.begin(), it->second.end(), [&](const Node* node) {
-             return has(Trait::kReduction, *node) && listed(options_.keep, *node);
-           });
-  }
-
-  // What is made of a sum and constants alone, and the products of that with `scaled`.
-  void keep_scaled(const std::string& sum, const std::string& scaled) {
-    const auto it = uses_.find(sum);
-    if (it == uses_.end()) return;
-    for (const Node* node : it->second) {
-      if (!node->domain.empty() || !has(Trait::kElementwise, *node) || !types_.is_float(node->outputs.at(0))) continue;
-      const auto is_other = [&](const std::string& read) { return !read.empty() && read != sum && !constants_.contains(read); };
-      const auto other = std::find_if(node->inputs.begin(), node->inputs.end(), is_other);
-      if (other == node->inputs.end()) {
-        if (exact_.emplace(node, kNorm).second) keep_scaled(node->outputs[0], scaled);
-      } else if (*other == scaled && one_of(node->op_type, {"Mul", "Div"})) {
-        exact_.emplace(node, kNorm);
-      }
-    }
   }
 
   // Inputs and outputs are halves, and what was their float gets another name.
@@ -335,13 +144,8 @@ class Converter {
   bool has_beyond(const Tensor& tensor) const {
     if (tensor.dtype() != DType::kFloat) return false;
     const HalfWeights::Reach reach = weights_.reach_of(tensor);
-    return is_near_zero(tensor) || (!options_.any_size && std::max(reach.above, reach.below) > largest_number(options_.to));
-  }
-
-  bool is_near_zero(const Tensor& tensor) const {
-    const HalfWeights::Reach reach = weights_.reach_of(tensor);
-    const double most = std::max(reach.above, reach.below);
-    return most != 0 && most < least_number(options_.to);
+    return is_near_zero(tensor, options_.to, weights_) ||
+           (!options_.any_size && std::max(reach.above, reach.below) > largest_number(options_.to));
   }
 
   // Whether it reads or makes numbers that the type has not.
@@ -513,14 +317,11 @@ class Converter {
 
   const Model& model_;
   const PrecisionOptions& options_;
-  Types types_;
+  KnownTypes types_;
   FreshNames fresh_;
   HalfWeights& weights_;
-  std::unordered_map<std::string, const Tensor*> constants_;
-  GraphView view_;
-  std::unordered_map<std::string, std::vector<const Node*>> uses_;
-  std::unordered_set<std::string> counts_;
-  std::unordered_map<const Node*, const char*> exact_;    // nodes whose results need the bits, and why
+  Constants constants_;
+  ExactNodes exact_;
   std::unordered_map<std::string, std::string> cast_of_;  // by float that a Cast of the model makes, what it is made of
   std::unordered_set<std::string> only_half_;             // values whose float is not made so far
   std::unordered_set<std::string> made_half_;             // values whose half is made
