@@ -9,6 +9,7 @@
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/passes/passes.h"
+#include "tools/transform/two_batches.h"
 
 namespace saturate::passes {
 namespace {
@@ -268,7 +269,7 @@ class BatchOpener {
 
   absl::Status name_dims() {
     const DimSpec name = args_.text("name");
-    std::map<std::string, std::size_t> outputs;
+    BatchAxes outputs;
     for (const ValueInfo& output : work_.graph().outputs) {
       const auto axis = grown(more_, output.name);
       if (!axis) return args_.wrong("axes", "", why_not(output.name));
@@ -297,41 +298,12 @@ class BatchOpener {
   // Two batches at once must give what each gives alone.
   absl::Status compare_entries() {
     if (!work_.verify) return absl::OkStatus();
-    Model apart = before_, together = work_.model;
-    Graph twice;
-    FreshNames fresh(before_.graph);
-    std::vector<Node> joins, outputs;
-    for (const char* part : {"_first", "_second"}) {
-      Graph copy = before_.graph;
-      Renaming names;
-      for (const std::string& name : defined_names(copy))
-        if (!find_named(copy.initializers, name) && (axes_.contains(name) || !find_named(copy.inputs, name)))
-          names[name] = fresh(name + part);
-      rename_values(copy, names, fresh);
-      twice.nodes.insert(twice.nodes.end(), copy.nodes.begin(), copy.nodes.end());
-      for (const ValueInfo& input : copy.inputs)
-        if (!find_named(twice.inputs, input.name)) twice.inputs.push_back(input);
-      for (std::size_t i = 0; i < before_.graph.outputs.size(); ++i) {
-        if (outputs.size() <= i)
-          outputs.push_back(make_node("Concat", {}, before_.graph.outputs[i].name,
-                                      {Attribute::of("axis", static_cast<std::int64_t>(out_axes_.at(before_.graph.outputs[i].name)))}));
-        outputs[i].inputs.push_back(copy.outputs[i].name);
-      }
-      for (const auto& [name, axis] : axes_) {
-        const auto it = std::find_if(joins.begin(), joins.end(), [&, &input = name](const Node& n) { return n.outputs[0] == input; });
-        if (it == joins.end())
-          joins.push_back(make_node("Concat", {names.at(name)}, name, {Attribute::of("axis", static_cast<std::int64_t>(axis))}));
-        else
-          it->inputs.push_back(names.at(name));
-      }
-    }
-    twice.nodes.insert(twice.nodes.end(), outputs.begin(), outputs.end());
-    apart.graph.nodes = std::move(twice.nodes);
-    apart.graph.inputs = twice.inputs;
-    forget_types(apart.graph);
-    together.graph.inputs = std::move(twice.inputs);
-    together.graph.nodes.insert(together.graph.nodes.begin(), joins.begin(), joins.end());
-    const VerifyReport report = saturate::verify(apart, together, work_.check);
+    TwoBatches two = two_batches(before_, axes_, out_axes_);
+    forget_types(two.apart.graph);
+    Model together = work_.model;
+    together.graph.inputs = std::move(two.inputs);
+    together.graph.nodes.insert(together.graph.nodes.begin(), two.joins.begin(), two.joins.end());
+    const VerifyReport report = saturate::verify(two.apart, together, work_.check);
     if (report.status == VerifyStatus::kEqual) return absl::OkStatus();
     const absl::Status said =
         args_.wrong("axes", "", fmt::format("entries of the batch do not stay apart, or can't be verified: {}", report.message));
@@ -347,7 +319,7 @@ class BatchOpener {
   Work& work_;
   const Arguments& args_;
   const Model before_;
-  std::map<std::string, std::size_t> axes_, out_axes_;  // the batch's, by inputs and by outputs
+  BatchAxes axes_, out_axes_;  // the batch's, by inputs and by outputs
   std::int64_t size_ = 0;
   Types own_, more_;
   int mended_ = 0;
