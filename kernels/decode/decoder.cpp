@@ -8,54 +8,14 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "kernels/decode/cache_pairs.h"
+#include "kernels/decode/roles.h"
 #include "kernels/inputs/input_uses.h"
 #include "onnx_bridge/graph/graph_view.h"
-#include "onnx_bridge/operators/op_questions.h"
 
 namespace saturate {
+using namespace roles;
 namespace {
-
-using Places = std::vector<std::size_t>;
-
-absl::Status no_decoder(const std::string& what) { return absl::InvalidArgumentError(what); }
-
-std::string lower(const std::string& text) {
-  std::string out = text;
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
-
-bool holds(const std::string& text, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return text.find(word) != std::string::npos; });
-}
-
-std::size_t rank_of(const ValueInfo& value) { return value.type.shape ? value.type.shape->size() : 0; }
-
-bool is_tensor(const ValueInfo& value) { return value.type.kind == ValueType::Kind::kTensor; }
-
-bool is_index(const ValueInfo& value) {
-  return is_tensor(value) && (value.type.dtype == DType::kInt64 || value.type.dtype == DType::kInt32);
-}
-
-const DimSpec* dim_of(const ValueInfo& value, std::size_t axis) { return axis < rank_of(value) ? &(*value.type.shape)[axis] : nullptr; }
-
-std::optional<std::int64_t> fixed_dim(const ValueInfo& value, std::size_t axis) {
-  const DimSpec* dim = dim_of(value, axis);
-  const auto* number = dim ? std::get_if<std::int64_t>(dim) : nullptr;
-  return number ? std::optional(*number) : std::nullopt;
-}
-
-std::string names_of(const std::vector<ValueInfo>& values, const Places& places) {
-  std::vector<std::string> out;
-  for (const std::size_t i : places) out.push_back(values[i].name);
-  return fmt::format("{}", fmt::join(out, ", "));
-}
-
-// The pattern with the number for %d.
-std::string filled(const std::string& pattern, std::size_t number) {
-  const std::size_t at = pattern.find("%d");
-  return at == std::string::npos ? pattern : pattern.substr(0, at) + std::to_string(number) + pattern.substr(at + 2);
-}
 
 class Finder {
  public:
@@ -208,29 +168,12 @@ class Finder {
     return absl::OkStatus();
   }
 
-  Places cache_inputs() const {
-    Places out;
-    for (const std::size_t i : left_)
-      if (is_tensor(input(i)) && rank_of(input(i)) >= 3 && !is_index(input(i))) out.push_back(i);
-    return out;
-  }
-
-  Places cache_outputs() const {
-    Places out;
-    for (std::size_t i = 0; i < graph_.outputs.size(); ++i)
-      if (i != found_.logits && is_tensor(graph_.outputs[i]) && !names_encoder(graph_.outputs[i].name) &&
-          !holds(lower(graph_.outputs[i].name), {"hidden_state", "attentions"}))
-        out.push_back(i);
-    return out;
-  }
-
   absl::Status find_cache() {
-    absl::Status paired = names_.past.empty() && names_.present.empty() ? pair_alone() : pair_by_patterns();
-    if (!paired.ok()) return paired;
-    if (!left_.empty()) return refuse_left();
-    for (CachePair& pair : found_.cache)
-      if (absl::Status s = find_axis(pair); !s.ok()) return s;
-    return absl::OkStatus();
+    const CacheQuestion question{graph_, names_, found_.input_ids, found_.logits};
+    absl::StatusOr<std::vector<CachePair>> pairs = cache_pairs(question, left_);
+    if (!pairs.ok()) return pairs.status();
+    found_.cache = *std::move(pairs);
+    return left_.empty() ? find_token_axes(question, found_.cache) : refuse_left();
   }
 
   absl::Status refuse_left() const {
@@ -238,118 +181,6 @@ class Finder {
         fmt::format("nothing is known to feed input{} {} with; of a decoder are known input_ids, attention_mask, position_ids, "
                     "pairs of past and present (--past-names, --present-names), and what an encoder gives (--given)",
                     left_.size() > 1 ? "s" : "", names_of(graph_.inputs, left_)));
-  }
-
-  absl::Status pair_by_patterns() {
-    if (names_.past.size() != names_.present.size())
-      return no_decoder(
-          fmt::format("{} patterns of past and {} of present; give as many of each", names_.past.size(), names_.present.size()));
-    std::map<std::string, std::size_t> inputs, outputs;
-    for (const std::size_t i : left_) inputs[input(i).name] = i;
-    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) outputs[graph_.outputs[i].name] = i;
-    for (std::size_t p = 0; p < names_.past.size(); ++p) {
-      const std::size_t before = found_.cache.size();
-      const std::size_t most = names_.past[p].find("%d") == std::string::npos ? 1 : graph_.inputs.size();
-      for (std::size_t layer = 0; layer < most; ++layer) {
-        const auto past = inputs.find(filled(names_.past[p], layer));
-        if (past == inputs.end()) continue;
-        const std::string wanted = filled(names_.present[p], layer);
-        const auto present = outputs.find(wanted);
-        if (present == outputs.end()) return no_decoder(fmt::format("input '{}' has no output '{}'", past->first, wanted));
-        if (!agree(past->second, present->second))
-          return no_decoder(fmt::format("input '{}' and output '{}' differ in type or rank", past->first, wanted));
-        found_.cache.push_back({past->second, present->second});
-        take(past->second);
-      }
-      if (found_.cache.size() == before)
-        return no_decoder(fmt::format("no input has a name like '{}'; its inputs are {}", names_.past[p], names_of(graph_.inputs, left_)));
-    }
-    std::sort(found_.cache.begin(), found_.cache.end(), [](const CachePair& a, const CachePair& b) { return a.past < b.past; });
-    return absl::OkStatus();
-  }
-
-  // By what names have in common; else in order, where types and ranks agree.
-  absl::Status pair_alone() {
-    const Places pasts = cache_inputs(), presents = cache_outputs();
-    if (pasts.empty() || presents.empty()) return absl::OkStatus();
-    std::map<std::string, std::size_t> by_name;
-    for (const std::size_t i : presents) by_name.emplace(bare_name(graph_.outputs[i].name), i);
-    std::vector<CachePair> pairs;
-    for (const std::size_t i : pasts)
-      if (const auto it = by_name.find(bare_name(input(i).name)); it != by_name.end() && agree(i, it->second))
-        pairs.push_back({i, it->second});
-    std::set<std::size_t> used;
-    for (const CachePair& pair : pairs) used.insert(pair.present);
-    if (pairs.size() != pasts.size() || used.size() != pairs.size()) {
-      pairs.clear();
-      for (std::size_t i = 0; i < pasts.size() && pasts.size() == presents.size(); ++i)
-        if (agree(pasts[i], presents[i])) pairs.push_back({pasts[i], presents[i]});
-    }
-    if (pairs.size() != pasts.size())
-      return no_decoder(
-          fmt::format("which output is the present of input '{}' is not clear: {} inputs of a past, outputs {}; name them by "
-                      "--past-names and --present-names",
-                      input(pasts[0]).name, pasts.size(), names_of(graph_.outputs, presents)));
-    for (const std::size_t i : pasts) take(i);
-    found_.cache = std::move(pairs);
-    return absl::OkStatus();
-  }
-
-  bool agree(std::size_t past, std::size_t present) const {
-    const ValueInfo &a = input(past), &b = graph_.outputs[present];
-    return (b.type.dtype == DType::kUndefined || a.type.dtype == b.type.dtype) && (!b.type.shape || rank_of(a) == rank_of(b));
-  }
-
-  bool counts_batch(const DimSpec& dim) const {
-    const auto* text = std::get_if<std::string>(&dim);
-    const DimSpec* batch = dim_of(input(found_.input_ids), 0);
-    const auto* symbol = batch ? std::get_if<std::string>(batch) : nullptr;
-    if (!text || !symbol) return false;
-    const std::vector<std::string> names = dim_names(*text);
-    return std::find(names.begin(), names.end(), *symbol) != names.end();
-  }
-
-  // The axis of tokens: the only open one beside the batch, or that whose dims differ.
-  absl::Status find_axis(CachePair& pair) const {
-    const ValueInfo &past = input(pair.past), &present = graph_.outputs[pair.present];
-    std::vector<int> open, differ;
-    for (std::size_t k = 0; k < rank_of(past); ++k) {
-      const DimSpec& dim = (*past.type.shape)[k];
-      const auto* text = std::get_if<std::string>(&dim);
-      const bool given = text && names_.sizes.contains(*text);
-      if (!fixed_dim(past, k) && !given && !counts_batch(dim) &&
-          !(k == 0 && !std::holds_alternative<std::string>(*dim_of(input(found_.input_ids), 0))))
-        open.push_back(static_cast<int>(k));
-      if (present.type.shape && (*present.type.shape)[k] != dim && !counts_batch(dim)) differ.push_back(static_cast<int>(k));
-    }
-    const bool all_fixed = open.empty();
-    if (open.size() > 1) std::erase_if(open, [&](int k) { return std::find(differ.begin(), differ.end(), k) == differ.end(); });
-    if (open.size() > 1) std::erase(open, 0);
-    if (open.size() == 1) {
-      pair.axis = open[0];
-    } else if (all_fixed) {
-      std::erase_if(differ, [&](int k) { return !fixed_dim(past, static_cast<std::size_t>(k)); });
-      if (differ.size() == 1) pair.axis = differ[0];
-    } else {
-      return no_decoder(
-          fmt::format("input '{}': which of its dims counts tokens is not clear; give the others by --dim SYMBOL=SIZE", past.name));
-    }
-    return absl::OkStatus();
-  }
-
-  // Whether what the present is made of writes into the past, rather than appending to it.
-  bool written_in_place(const CachePair& pair) const {
-    std::string value = graph_.outputs[pair.present].name;
-    for (int steps = 0; steps < 8; ++steps) {
-      const Node* producer = view_.producer(value);
-      if (!producer) return false;
-      const Node& node = *producer;
-      if (one_of(node.op_type, {"Concat", "Slice", "Pad"})) return false;
-      if (updates_of(node) || one_of(node.op_type, {"GroupQueryAttention", "Where"})) return true;
-      if (node.inputs.empty()) return false;
-      value = node.inputs[0];
-    }
-    return false;
   }
 
   absl::Status find_kind() {
@@ -361,7 +192,7 @@ class Finder {
     }
     const auto any = [&](auto is) { return std::any_of(found_.cache.begin(), found_.cache.end(), is); };
     const auto grows = [&](const CachePair& p) { return p.axis >= 0 && !fixed_dim(input(p.past), static_cast<std::size_t>(p.axis)); };
-    const auto writes = [&](const CachePair& p) { return p.axis < 0 && written_in_place(p); };
+    const auto writes = [&](const CachePair& p) { return p.axis < 0 && writes_into_past(graph_, view_, p); };
     found_.kind = any(grows) ? CacheKind::kGrowing : any(writes) ? CacheKind::kInPlace : CacheKind::kSliding;
     if (names_.cache) found_.kind = *names_.cache;
     if (found_.kind == CacheKind::kNone) return no_decoder("the model has a cache, and needs it; leave --cache none out");
