@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import onnx
 
-import test_kv_cache as kv
+import decoder_graphs as kv
 from conftest import binary
 
 BENCH = pathlib.Path(__file__).resolve().parents[3] / "bench"

@@ -2,7 +2,7 @@
 import numpy as np
 
 import pytest
-import test_kv_cache as kv
+import decoder_graphs as kv
 from conftest import run_ok
 from decoders import Shape, decoder
 from onnx import helper

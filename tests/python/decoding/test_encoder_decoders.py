@@ -8,7 +8,7 @@ from conftest import run, run_ok
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 from test_generate import refused
-from test_kv_cache import LAYERS, VOCABULARY, WIDTH, Graph
+from decoder_graphs import LAYERS, VOCABULARY, WIDTH, Graph
 from test_kv_cross import MODELS, MODES, STATE, STATES, asked, both_parts, given, spelled_out
 
 NEW = 9

@@ -1,11 +1,12 @@
 """`--pass kv_cache` of decoders that attend to an encoder's states: keys and values of cross attention are made once."""
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto as T
 from onnx import helper
-from test_kv_cache import (HEADS, KV, LAYERS, SIZE, VOCABULARY, WIDTH, Graph, beside, drawn, heads, mask_of, mlp,
-                           positions, refused, repeated, session, shapes, tokens_of, with_cache)
+
+from decoder_graphs import (HEADS, KV, LAYERS, SIZE, VOCABULARY, WIDTH, Graph, beside, drawn, heads, mask_of, mlp, positions, repeated,
+                            session, shapes, tokens_of, with_cache)
+from test_kv_cache import refused
 
 STATES, STATE = 9, 20  # as many as no test has tokens, each of so many numbers
 MODES = {"growing": "mode=growing", "window": "mode=window;window=2;sequence=16;max_context=20", "scatter": "mode=buffer;max_context=20",
@@ -183,6 +184,6 @@ def test_refusals(tmp_path):
     shown = spelled_out(change=lambda g, states: g.Mul(states, g.Cast(g.Unsqueeze(g.ReduceMax("attention_mask", axes=[1]), [2]), to=T.FLOAT)))
     code, said = refused(tmp_path, shown)
     assert code == 5 and "is made of what is given and of 'attention_mask', too" in said, said
-    from test_kv_cache import spelled_out as decoder
+    from decoder_graphs import spelled_out as decoder
     code, said = refused(tmp_path, decoder(), "model=cross")
     assert code == 1 and "nothing attends to what is made of the inputs in 'given'" in said, said

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 from conftest import ROOT, SANITIZED, binary, make_model, run, run_ok, value
 
-HOSTILE, FILES, STRINGS, INPUTS, ERRORS = (f"python/{name}.py::" for name in ("hostile/test_hostile", "hostile/test_hostile_files", "hostile/test_hostile_strings",
-                                                                                     "hostile/test_hostile_inputs", "command/test_errors"))
+HOSTILE, OUTPUTS, FILES, STRINGS, INPUTS, ERRORS = (f"python/{name}.py::" for name in ("hostile/test_hostile", "hostile/test_hostile_outputs", "hostile/test_hostile_files",
+                                                                                              "hostile/test_hostile_strings", "hostile/test_hostile_inputs", "command/test_errors"))
 HERE, JUDGE = "python/hostile/test_security.py::", "verify/judge_test.cpp::"
 # How a line begins -> the tests of what it says; a word without "::" is why there is none.
 PROMISES = {
@@ -43,14 +43,14 @@ PROMISES = {
     "Its memory is limited": [f"{JUDGE}TheProcessHasALimitOfMemory"],
     "A model that is hostile": [f"{JUDGE}AResultThatEndsTheProcessIsAtFault", f"{JUDGE}ADeadProcessIsFollowedByANewOne"],
     "- The result, its data file": [f"{HERE}test_what_is_written"],
-    "- A file appears whole": [f"{HOSTILE}test_cut_off_anywhere", "onnx_bridge/output_file_test.cpp::IsThereWholeOrNotAtAll"],
-    "For the rename": [f"{HOSTILE}test_cut_off_anywhere", "onnx_bridge/output_file_test.cpp::ANameThatIsTakenStaysSo"],
-    "Model and data change": [f"{HOSTILE}test_cut_off_anywhere"],
-    "- No output may be": [f"{HOSTILE}test_outputs_are_no_inputs", f"{HOSTILE}test_data_of_another_model_stays"],
-    "a second model": [f"{HOSTILE}test_a_second_model_is_no_output"],
+    "- A file appears whole": [f"{OUTPUTS}test_cut_off_anywhere", "onnx_bridge/output_file_test.cpp::IsThereWholeOrNotAtAll"],
+    "For the rename": [f"{OUTPUTS}test_cut_off_anywhere", "onnx_bridge/output_file_test.cpp::ANameThatIsTakenStaysSo"],
+    "Model and data change": [f"{OUTPUTS}test_cut_off_anywhere"],
+    "- No output may be": [f"{OUTPUTS}test_outputs_are_no_inputs", f"{OUTPUTS}test_data_of_another_model_stays"],
+    "a second model": [f"{OUTPUTS}test_a_second_model_is_no_output"],
     "- Names in what is printed": [f"{HOSTILE}test_names_hide_nothing"],
     "Control characters": [f"{HOSTILE}test_no_control_characters", f"{HOSTILE}test_names_hide_nothing", "python/hostile/test_python_calls.py::test_names_hide_nothing"],
-    "- Symbolic links stay": [f"{HOSTILE}test_links_are_followed", f"{HOSTILE}test_modes_are_kept", f"{HOSTILE}test_devices_and_pipes"],
+    "- Symbolic links stay": [f"{OUTPUTS}test_links_are_followed", f"{OUTPUTS}test_modes_are_kept", f"{OUTPUTS}test_devices_and_pipes"],
     "- SIGINT": [f"{HOSTILE}test_signals_leave_nothing", f"{HOSTILE}test_signals_while_saving"],
     "- Whoever cuts a file": [f"{HOSTILE}test_a_file_that_is_cut_while_it_is_read"],
     "| bytes of a model": [f"{HERE}test_a_model_beyond_what_protobuf_holds"],

@@ -1,10 +1,12 @@
 """`--pass kv_cache` of mixtures of experts and attention sinks, step by step in ONNX Runtime against the whole model."""
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto as T
 
-import test_kv_cache as kv
-from conftest import assert_refused, run_ok
-from test_kv_cache import HEADS, KV, LAYERS, SIZE, VOCABULARY, WIDTH
+import decoder_graphs as kv
+from conftest import assert_refused, listing, run, run_ok
+from decoder_graphs import HEADS, KV, LAYERS, SIZE, VOCABULARY, WIDTH
 
 EXPERTS, CHOSEN = 4, 2
 
@@ -17,7 +19,7 @@ def routed(g, flat, route):
         shape = g.Concat(g.Gather(g.Shape(flat), [0], axis=0), [EXPERTS], axis=0)
         zeros = g.ConstantOfShape(shape) if route == "filled" else g.Expand(np.float32([[0]]), shape)
         at = g.ArgMin(scores, axis=-1, keepdims=1)
-        judged = g.Sub(scores, g.ScatterElements(zeros, at, g.Cast(g.Add(g.Mul(at, np.int64(0)), np.int64(1)), to=kv.T.FLOAT), axis=1))
+        judged = g.Sub(scores, g.ScatterElements(zeros, at, g.Cast(g.Add(g.Mul(at, np.int64(0)), np.int64(1)), to=T.FLOAT), axis=1))
     _, places = g.TopK(judged, [CHOSEN], axis=-1, outputs=2)
     return g.GatherElements(scores, places, axis=1), places
 
@@ -86,15 +88,15 @@ def test_steps_give_what_the_whole_gives(tmp_path, name):
 @pytest.mark.parametrize("cache", ["growing", "buffer", "window"])
 def test_slm(tmp_path, name, cache):
     """It verifies step by step, in ONNX Runtime as well."""
-    kv.onnx.save(MODELS[name](), tmp_path / "m.onnx")
+    onnx.save(MODELS[name](), tmp_path / "m.onnx")
     run_ok("slm", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--cache", cache, "--max-context", "24")
-    kv.session(kv.onnx.load(tmp_path / "o.onnx"))
+    kv.session(onnx.load(tmp_path / "o.onnx"))
 
 
 def test_tokens_that_are_repeated_one_after_the_other_do_not_stay_apart(tmp_path):
-    kv.onnx.save(decoder(lambda g, x: experts(g, x, wrong=True)), tmp_path / "m.onnx")
-    before = kv.listing(tmp_path)
-    done = kv.run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "kv_cache")
+    onnx.save(decoder(lambda g, x: experts(g, x, wrong=True)), tmp_path / "m.onnx")
+    before = listing(tmp_path)
+    done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "kv_cache")
     assert_refused(done, 5, tmp_path, before)
     assert "don't stay apart" in done.stderr, done.stderr
 
@@ -106,8 +108,8 @@ def test_what_finds_tokens_is_named(tmp_path):
         rows = g.Gather(g.Transpose(at, perm=[1, 0]), np.int64(0), axis=0)
         return g.Reshape(g.ScatterND(flat, g.Unsqueeze(rows, [1]), g.Relu(g.Gather(flat, rows, axis=0))), g.Shape(x))
 
-    kv.onnx.save(decoder(looped), tmp_path / "m.onnx")
-    before = kv.listing(tmp_path)
-    done = kv.run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "kv_cache")
+    onnx.save(decoder(looped), tmp_path / "m.onnx")
+    before = listing(tmp_path)
+    done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "kv_cache")
     assert_refused(done, 5, tmp_path, before)
     assert "(NonZero): it finds tokens by their numbers" in done.stderr, done.stderr
