@@ -90,7 +90,7 @@ def test_more_and_more(tmp_path):
     assert "stage" not in more and "applied" not in more
     assert "stage" in most and "applied" in most and "stopped: saturated" in most
     for text in (more, most):
-        assert "verified: here only (onnxruntime is not installed), 8 cases at " in " ".join(text.split()) and "\nneeds: ONNX Runtime 1.20 or newer" in text
+        assert "verified: here only (onnxruntime is not installed), 9 cases at " in " ".join(text.split()) and "\nneeds: ONNX Runtime 1.20 or newer" in text
 
 
 def test_quiet_keeps_warnings(tmp_path):
