@@ -27,6 +27,7 @@ PROMISES = {
     "| cost libraries": ["the user's own code"],
     "| Python functions": ["the user's own code"],
     "| studies": ["the user's own code"],
+    "| interpreters": ["python/vet/test_vet.py::test_the_command"],
     "| the environment": ["as with every program"],
     "A model is a program": ["advice"],
     "What is bounded": ["advice"],
