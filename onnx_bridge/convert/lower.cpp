@@ -417,7 +417,8 @@ class Lowerer {
       if (!function.opset_imports.contains(node.domain) && !functions_.called(node)) return absl::OkStatus();
       if (!lower_part(bind_attributes(node, call, function), function.opset_imports, local, used, depth)) return absl::OkStatus();
     }
-    for (int i = 0; i < outputs && i < static_cast<int>(function.outputs.size()); ++i) {
+    const std::size_t made = std::min({static_cast<std::size_t>(outputs), function.outputs.size(), source.outputs.size()});
+    for (std::size_t i = 0; i < made; ++i) {  // a call may name no output
       auto it = local.find(function.outputs[i]);
       if (source.outputs[i] != kNone && it != local.end()) g_.egraph().merge(source.outputs[i], it->second);
     }

@@ -405,3 +405,13 @@ def test_a_call_may_leave_out_what_the_body_needs(tmp_path, body, inputs):
     for words in (["optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--no-verify"], ["extract", tmp_path / "m.onnx", "--no-verify"], ["explain", tmp_path / "m.onnx"]):
         done = run(*words)
         assert done.returncode in (0, 1), done
+
+
+def test_a_call_may_name_no_output(tmp_path):
+    model = parser.parse_model('''<ir_version: 10, opset_import: ["": 17, "own": 1]> g (float[4] x) => (float[4] y) { y = Neg (x) z = own.F (x) }
+        <domain: "own", opset_import: ["": 17]> F (a) => (b) { b = Relu (a) }''')
+    del model.graph.node[1].output[:]
+    onnx.save(model, tmp_path / "m.onnx")
+    for words in (["optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--no-verify"], ["targets", "check", tmp_path / "m.onnx", "--target", "qnn-htp"], ["explain", tmp_path / "m.onnx"]):
+        done = run(*words)
+        assert done.returncode in (0, 1), done

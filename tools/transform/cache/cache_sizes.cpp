@@ -1,6 +1,7 @@
 #include "tools/transform/cache/cache_sizes.h"
 
 #include <array>
+#include <limits>
 
 #include "tools/transform/edit.h"
 
@@ -55,9 +56,9 @@ std::optional<bool> Extents::spans(Dim dim) const {
 }
 
 std::int64_t Extents::elements(const std::vector<Dim>& shape) const {
-  std::int64_t count = 1;
-  for (const Dim d : shape) count *= at(d, kProbes[0].batch, kProbes[0].tokens, kProbes[0].given).value_or(1);
-  return count;
+  Shape dims;
+  for (const Dim d : shape) dims.push_back(at(d, kProbes[0].batch, kProbes[0].tokens, kProbes[0].given).value_or(1));
+  return checked_elements(dims).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 std::string GraphWriter::node(const char* op, std::vector<std::string> inputs, const std::string& hint, std::vector<Attribute> attributes,
