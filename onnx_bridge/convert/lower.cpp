@@ -168,7 +168,8 @@ class Lowerer {
   }
 
   // Numbers of inputs and outputs and types of attributes: what reads them relies on these.
-  absl::Status check_form(const Node& node, std::int64_t opset) const {
+  // In a body a call may leave out what an operator must have.
+  absl::Status check_form(const Node& node, std::int64_t opset, const std::vector<Id>& inputs, bool in_body) {
     for (const Attribute& a : node.attributes)
       if (!a.ref.empty())
         return absl::InvalidArgumentError(
@@ -180,6 +181,9 @@ class Lowerer {
     if (given < schema->min_inputs || given > schema->max_inputs)
       return absl::InvalidArgumentError(fmt::format("node '{}' ({}): has {} inputs, the operator takes {}", node_name(node), node.op_type,
                                                     given, number_range(schema->min_inputs, schema->max_inputs)));
+    for (std::size_t i = 0; in_body && i < std::min(schema->inputs.size(), inputs.size()); ++i)
+      if (!schema->inputs[i].optional && !schema->inputs[i].variadic && g_.facts(inputs[i]).kind == Facts::Kind::kAbsent)
+        return absl::InvalidArgumentError(fmt::format("node '{}' ({}): input {} is missing", node_name(node), node.op_type, i));
     if (const int outputs = static_cast<int>(node.outputs.size()); outputs < schema->min_outputs)
       return absl::InvalidArgumentError(fmt::format("node '{}' ({}): has {} outputs, the operator makes at least {}", node_name(node),
                                                     node.op_type, outputs, schema->min_outputs));
@@ -205,7 +209,7 @@ class Lowerer {
     if (!inputs.ok()) return inputs.status();
     auto opset = opsets.find(node.domain);
     const std::int64_t version = opset == opsets.end() ? 1 : opset->second;
-    if (auto s = check_form(node, version); !s.ok()) return s;
+    if (auto s = check_form(node, version, *inputs, !top); !s.ok()) return s;
     Source source{&node, kNone, *inputs, {}, {}, {}};
     const bool is_constant = node.domain.empty() && node.op_type == "Constant" && node.outputs.size() == 1;
     if (node.domain.empty() && node.op_type == "Identity" && inputs->size() == 1 && node.outputs.size() == 1) {
@@ -264,7 +268,7 @@ class Lowerer {
       lower_opaque(node, opset, outputs, scope, source, random || is_training(node, source.inputs));
     }
     if (canonical && canonical->nodes.size() > 1) return unite_expansion(*canonical, node, outputs, source);
-    if (function && options_.inline_functions && depth < kMaxCallDepth) return unite_body(*function, node, outputs, source, depth);
+    if (function && options_.inline_functions && depth < kMaxCallDepth) return unite_body(*function, node, source, depth);
     if (node.domain.empty() && node.op_type == "If" && depth < kMaxCallDepth) return unite_branch(node, scope, source, depth);
     if (node.domain.empty() && node.op_type == "Loop" && depth < kMaxCallDepth) return unite_iterations(node, scope, source, depth);
     return absl::OkStatus();
@@ -405,7 +409,7 @@ class Lowerer {
     return absl::OkStatus();
   }
 
-  absl::Status unite_body(const Function& function, const Node& call, int outputs, const Source& source, int depth) {
+  absl::Status unite_body(const Function& function, const Node& call, const Source& source, int depth) {
     Scope local;
     for (std::size_t i = 0; i < function.inputs.size(); ++i)
       local[function.inputs[i]] = i < source.inputs.size() ? source.inputs[i] : g_.absent();
@@ -417,12 +421,12 @@ class Lowerer {
       if (!function.opset_imports.contains(node.domain) && !functions_.called(node)) return absl::OkStatus();
       if (!lower_part(bind_attributes(node, call, function), function.opset_imports, local, used, depth)) return absl::OkStatus();
     }
-    const std::size_t made = std::min({static_cast<std::size_t>(outputs), function.outputs.size(), source.outputs.size()});
-    for (std::size_t i = 0; i < made; ++i) {  // a call may name no output
-      auto it = local.find(function.outputs[i]);
-      if (source.outputs[i] != kNone && it != local.end()) g_.egraph().merge(source.outputs[i], it->second);
+    std::vector<Id> values;
+    for (const std::string& output : function.outputs) {
+      const auto it = local.find(output);
+      values.push_back(it == local.end() ? kNone : it->second);
     }
-    g_.egraph().rebuild();
+    unite_outputs(source, values);
     return absl::OkStatus();
   }
 
@@ -431,23 +435,9 @@ class Lowerer {
     return a && a->type == AttributeType::kGraph ? &a->g() : nullptr;
   }
 
-  // Whether a call leaves out what an operator of the body must have.
-  bool lacks_input(const Node& node, const Opsets& opsets, const Scope& local) {
-    const auto opset = opsets.find(node.domain);
-    const OpSchema* schema = opset == opsets.end() ? nullptr : find_schema(node.domain, node.op_type, opset->second);
-    if (!schema || functions_.called(node)) return false;
-    const auto is_left_out = [&](const std::string& name) {
-      const auto it = local.find(name);
-      return name.empty() || (it != local.end() && g_.facts(it->second).kind == Facts::Kind::kAbsent);
-    };
-    for (std::size_t i = 0; i < std::min(schema->inputs.size(), node.inputs.size()); ++i)
-      if (!schema->inputs[i].optional && !schema->inputs[i].variadic && is_left_out(node.inputs[i])) return true;
-    return false;
-  }
-
   // One node that is taken out of its body; false where it cannot be. An If is the branch that it is known to take.
   bool lower_part(Node part, const Opsets& opsets, Scope& local, const std::set<std::string>& used, int depth) {
-    if (draws(part, local) || lacks_input(part, opsets, local)) return false;
+    if (draws(part, local)) return false;
     out_.owned_nodes.push_back(std::make_shared<Node>(std::move(part)));
     const Node& node = *out_.owned_nodes.back();
     if (!has_body(node.attributes)) return lower_node(node, opsets, local, used, false, depth + 1).ok();
