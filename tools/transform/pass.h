@@ -51,6 +51,12 @@ class Work {
   void append(std::vector<Node> nodes);
   void drop_input(const std::string& name);
   void drop_output(const std::string& name);
+  // A value may be an output twice.
+  template <typename Change>
+  void each_output(const std::string& name, const Change& change) {
+    for (ValueInfo& output : graph().outputs)
+      if (output.name == name) change(output);
+  }
   // The input is its initializer from now on.
   void freeze(const std::string& name);
   // A new output of this name, which exists as a value.

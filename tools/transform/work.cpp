@@ -81,8 +81,7 @@ absl::Status Work::view_output(const std::string& name, const ValueType& type, c
   const std::string within = fresh(name + "_inside");
   Tie tie = ties.outputs.at(name);
   rename_freely({{name, within}});
-  for (ValueInfo& info : graph().outputs)  // a value may be an output twice
-    if (info.name == within) info.type = type, info.name = name;
+  each_output(within, [&](ValueInfo& info) { info.type = type, info.name = name; });
   ties.outputs.erase(within);
   tie.views.insert(tie.views.end(), views.begin(), views.end());
   ties.outputs[name] = std::move(tie);

@@ -138,16 +138,6 @@ absl::Status no_value(const std::unordered_set<std::string>& names, const char* 
       fmt::format("the main graph has no such value{}", near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near)));
 }
 
-namespace {
-
-// A value may be an output twice.
-void name_outputs(Work& work, const std::string& from, const std::string& to) {
-  for (ValueInfo& output : work.graph().outputs)
-    if (output.name == from) output.name = to;
-}
-
-}  // namespace
-
 absl::Status rename_inputs(Work& work, const Arguments& args) {
   const Renaming names = args.pairs("names");
   for (const auto& [from, to] : names)
@@ -157,7 +147,7 @@ absl::Status rename_inputs(Work& work, const Arguments& args) {
     if (work.output(from)) handed_on[from] = to;
   if (absl::Status s = work.rename(names, "names", args); !s.ok()) return s;
   for (const auto& [from, to] : handed_on) {  // the output keeps its name
-    name_outputs(work, to, from);
+    work.each_output(to, [&, &name = from](ValueInfo& output) { output.name = name; });
     work.ties.outputs[from] = work.ties.outputs.at(to);
     work.ties.outputs.erase(to);
     add_identity(work, to, from);
@@ -178,7 +168,7 @@ absl::Status rename_outputs(Work& work, const Arguments& args) {
   if (absl::Status s = work.rename(names, "names", args); !s.ok()) return s;
   for (const auto& [from, to] : handed_on) {
     if (from == to) continue;
-    name_outputs(work, from, to);
+    work.each_output(from, [&, &name = to](ValueInfo& output) { output.name = name; });
     work.ties.outputs[to] = work.ties.outputs.at(from);
     work.ties.outputs.erase(from);
     add_identity(work, from, to);

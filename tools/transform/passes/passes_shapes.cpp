@@ -75,11 +75,10 @@ class Reshaper {
     std::erase_if(work_.graph().value_info, [&](const ValueInfo& v) { return v.name == value; });
     if (const auto tie = work_.ties.outputs.find(value); tie != work_.ties.outputs.end())
       tie->second.views.push_back({View::Kind::kReshape, DType::kUndefined, shape});
-    for (ValueInfo& output : work_.graph().outputs) {
-      if (output.name != value) continue;
+    work_.each_output(value, [&](ValueInfo& output) {
       output.type.shape.emplace(shape.begin(), shape.end());
       output.origin = nullptr;
-    }
+    });
     std::string old;
     std::vector<std::string> onward;
     for (Node& node : work_.graph().nodes) {
