@@ -1,7 +1,8 @@
 #include "tools/prove/bodies.h"
 
 #include <algorithm>
-#include <optional>
+#include <functional>
+#include <iterator>
 #include <unordered_set>
 #include <utility>
 
@@ -91,24 +92,34 @@ bool EqualBodies::are_united(const Source& a, const Source& b) const {
   return true;
 }
 
+std::vector<const Source*> EqualBodies::with_bodies(int side) const {
+  std::vector<const Source*> out;
+  for (const Source& s : sides_[side].sources)
+    if (s.op != kNone && has(Trait::kControlFlow, *s.node) && g_.key(s.op).unique == 0) out.push_back(&s);
+  return out;
+}
+
 bool EqualBodies::unite() {
-  const auto is_one = [&](const Source& s) { return s.op != kNone && has(Trait::kControlFlow, *s.node) && g_.key(s.op).unique == 0; };
-  bool any = false;
-  for (const Source& b : sides_[1].sources) {
-    if (!is_one(b)) continue;
-    for (const Source& a : sides_[0].sources) {
-      if (!is_one(a) || a.outputs.size() != b.outputs.size() || signature(a) != signature(b) || are_united(a, b)) continue;
-      std::vector<Id> both = read(a), second = read(b);
-      both.insert(both.end(), second.begin(), second.end());
-      if (!tried_.emplace(&a, &b, std::move(both)).second || !try_pair(a, b)) continue;
-      any = true;
-      break;
+  const std::vector<const Source*> first = with_bodies(0);
+  std::multimap<std::string, const Source*> by_signature;
+  bool any = false, stale = true;
+  for (const Source* b : with_bodies(1)) {
+    if (std::exchange(stale, false)) {  // what was united changes what others read
+      by_signature.clear();
+      for (const Source* a : first) by_signature.emplace(signature(*a), a);
     }
+    const auto [from, to] = by_signature.equal_range(signature(*b));
+    stale = std::any_of(from, to, [&](const auto& like) { return try_pair(*like.second, *b); });
+    any = any || stale;
   }
   return any;
 }
 
 bool EqualBodies::try_pair(const Source& a, const Source& b) {
+  if (a.outputs.size() != b.outputs.size() || are_united(a, b)) return false;
+  std::vector<Id> both = read(a), others = read(b);
+  both.insert(both.end(), others.begin(), others.end());
+  if (!tried_.emplace(&a, &b, std::move(both)).second) return false;
   const auto first = bodies_by_attribute(*a.node), second = bodies_by_attribute(*b.node);
   std::vector<bool> equal(a.outputs.size(), true);
   bool all = true;

@@ -43,10 +43,11 @@ class EqualBodies {
 
  private:
   using Tried = std::tuple<const Source*, const Source*, std::vector<Id>>;
+  std::vector<const Source*> with_bodies(int side) const;
   std::vector<Id> read(const Source& source) const;  // classes
   std::string signature(const Source& source) const;
   bool are_united(const Source& a, const Source& b) const;
-  bool try_pair(const Source& a, const Source& b);
+  bool try_pair(const Source& a, const Source& b);  // of one signature; whether any outputs were united
   BodyPair pair_of(const Source& a, const Source& b, const Graph& first, const Graph& second) const;
 
   OnnxEGraph& g_;

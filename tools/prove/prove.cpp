@@ -53,8 +53,6 @@ class Prover {
   Prover(const Model& first, const Model& second, const Setup& setup, const ProveOptions& options, bool believes_types)
       : models_{&first, &second},
         setup_(setup),
-        rules_(setup.rules),
-        target_(setup.target),
         options_(options),
         evaluator_(make_evaluator()),
         g_(*evaluator_),
@@ -71,7 +69,7 @@ class Prover {
   absl::StatusOr<ModelProof> run() {
     compare_interfaces();
     record_explanations(g_.egraph());
-    rules_.define_operators(g_);
+    setup_.rules.define_operators(g_);
     g_.pass_over_empty_tensors();
     if (auto s = lower_both(); !s.ok()) return s;
     pair_outputs();
@@ -151,7 +149,7 @@ class Prover {
     for (const auto& [name, id] : pair_->captured) options.captured[name] = captured_value(pair_->outside, id, g_.dims());
     const auto new_graph = [this] {
       auto g = std::make_unique<OnnxEGraph>(*evaluator_);
-      rules_.define_operators(*g);
+      setup_.rules.define_operators(*g);
       return g;
     };
     const Model& body = pair_->bodies[base];
@@ -203,7 +201,7 @@ class Prover {
     if (all_equal() || (unite_bodies() && all_equal())) return absl::OkStatus();
     const auto fuses =
         [this](const RuleHead& rule) {  // and what leads on from operators that the target has not, between those that it has
-          return !rule.if_unsupported || (!rule.if_any_unsupported && !takes(target_, rule.ends_in, kNewestOpset));
+          return !rule.if_unsupported || (!rule.if_any_unsupported && !takes(setup_.target, rule.ends_in, kNewestOpset));
         };
     if (auto s = saturate_whole(fuses); !s.ok() || all_equal()) return s;
     const std::set<OperatorName> lone = lone_operators();
@@ -213,7 +211,7 @@ class Prover {
     const auto takes_apart = [&](const RuleHead& rule) {
       return rule.if_unsupported && holds(models_[0]->graph.nodes, rule.ends_in) != holds(models_[1]->graph.nodes, rule.ends_in);
     };
-    const bool any = std::ranges::any_of(rules_.stored(), [&](const auto& stored) { return takes_apart(stored->head()); });
+    const bool any = std::ranges::any_of(setup_.rules.stored(), [&](const auto& stored) { return takes_apart(stored->head()); });
     const auto either = [&](const RuleHead& rule) { return stands_in(rule) || takes_apart(rule); };
     if (any)
       if (auto s = saturate_whole(either); !s.ok() || all_equal()) return s;
@@ -260,7 +258,7 @@ class Prover {
   }
 
   absl::Status saturate(const std::function<bool(const RuleHead&)>& wanted) {
-    std::vector<Rewrite> rewrites = rules_.compile_when_wanted(g_, wanted);
+    std::vector<Rewrite> rewrites = setup_.rules.compile_when_wanted(g_, wanted);
     RunOptions options;
     options.limits = limits_of(options_.limits, g_.egraph());
     std::atomic<bool> ends = false;
@@ -278,9 +276,8 @@ class Prover {
       out_.verdict = ModelProof::Verdict::kProven;
       out_.stop.clear();
     }
-    note_laws();
     out_.rounded = known_.rounded();
-    for (const ModelProof& body : bodies_.proofs()) out_.rounded.insert(out_.rounded.end(), body.rounded.begin(), body.rounded.end());
+    note_laws();
     std::vector<std::pair<std::string, std::string>> open;
     for (const auto& o : out_.outputs)
       if (!o.proven && !o.partner.empty()) open.emplace_back(o.name, o.partner);
@@ -312,6 +309,7 @@ class Prover {
     for (const ModelProof& body : bodies_.proofs()) {
       for (const UsedLaw& law : body.laws) times[law.rule] += law.times;
       sizes.insert(body.sizes.begin(), body.sizes.end());
+      out_.rounded.insert(out_.rounded.end(), body.rounded.begin(), body.rounded.end());
       out_.computed += body.computed;
       out_.declares_types |= body.declares_types;
     }
@@ -322,8 +320,8 @@ class Prover {
   }
 
   UsedLaw law(const std::string& name, std::size_t times) const {
-    if (const Rule* rule = rules_.find(name)) return {name, rule->effect, {rule->assumes.begin(), rule->assumes.end()}, times};
-    for (const NativeRule& native : rules_.native_rules())
+    if (const Rule* rule = setup_.rules.find(name)) return {name, rule->effect, {rule->assumes.begin(), rule->assumes.end()}, times};
+    for (const NativeRule& native : setup_.rules.native_rules())
       if (native.name == name) return {name, native.effect, native.assumes, times};
     return {name, Effect::kExact, {}, times};
   }
@@ -332,8 +330,6 @@ class Prover {
   const BodyPair* pair_ = nullptr;  // of which the models are the bodies
   int depth_ = 0;
   const Setup& setup_;
-  const RuleSet& rules_;
-  const Target& target_;
   const ProveOptions& options_;
   std::unique_ptr<Evaluator> evaluator_;
   OnnxEGraph g_;
