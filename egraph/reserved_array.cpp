@@ -1,17 +1,10 @@
 #include "egraph/reserved_array.h"
 
-#include <sys/resource.h>
-
 #include <cstdio>
 #include <string>
 
 namespace saturate {
 namespace {
-
-std::size_t soft_limit(decltype(RLIMIT_AS) resource) {
-  rlimit limit{};
-  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? static_cast<std::size_t>(limit.rlim_cur) : ~std::size_t{0};
-}
 
 std::string head_of(const char* path) {
   std::string text(8192, '\0');
@@ -32,6 +25,11 @@ std::size_t commit_limit() {
 }
 
 }  // namespace
+
+std::size_t soft_limit(decltype(RLIMIT_AS) resource) {
+  rlimit limit{};
+  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? static_cast<std::size_t>(limit.rlim_cur) : ~std::size_t{0};
+}
 
 AddressSpace::AddressSpace() : limit_(std::min({soft_limit(RLIMIT_AS), soft_limit(RLIMIT_DATA), commit_limit()})) {}
 

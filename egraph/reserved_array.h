@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +17,9 @@
 #include <utility>
 
 namespace saturate {
+
+// What the process may have of this (RLIMIT_AS: addresses); ~0 where there is no limit.
+std::size_t soft_limit(decltype(RLIMIT_AS) resource);
 
 // Where a limit is set on the addresses or the memory of the process, all reserved arrays together reserve a quarter of it, besides what
 // they need.

@@ -1,7 +1,6 @@
 #include "kernels/core/buffer.h"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "egraph/reserved_array.h"
 #include "onnx_bridge/model/bytes.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -39,9 +39,9 @@ std::size_t with_room(std::size_t bytes) { return rounded(bytes, std::max<std::s
 // several leave room for one another and for all else.
 std::atomic<std::size_t> all_reserved = 0;
 std::size_t share_of_addresses() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~std::size_t{0};
-  const std::size_t most = static_cast<std::size_t>(limit.rlim_cur) / 4, taken = all_reserved.load();
+  const std::size_t limit = soft_limit(RLIMIT_AS);
+  if (limit == ~std::size_t{0}) return limit;
+  const std::size_t most = limit / 4, taken = all_reserved.load();
   return taken < most ? (most - taken) / 2 : 0;
 }
 

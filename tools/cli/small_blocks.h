@@ -6,7 +6,6 @@
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +14,8 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+
+#include "egraph/reserved_array.h"
 
 namespace saturate::small_blocks {
 
@@ -76,14 +77,7 @@ inline void leave_blocks_at_end() {
 }
 
 // An eighth of what a limit on the process's addresses or memory leaves: others need the rest.
-inline std::size_t reserved() {
-  std::size_t most = kReserved;
-  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
-    rlimit limit{};
-    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) most = std::min<std::size_t>(most, limit.rlim_cur / 8);
-  }
-  return most / kSpan * kSpan;
-}
+inline std::size_t reserved() { return std::min({kReserved, soft_limit(RLIMIT_AS) / 8, soft_limit(RLIMIT_DATA) / 8}) / kSpan * kSpan; }
 
 // Another span for class c, or what threads left behind. False: there is none.
 inline bool find_more(std::size_t c) {
