@@ -340,23 +340,18 @@ inline std::string is_positive(const Applied& f, Random& random) {
   return kHolds;
 }
 
-inline std::string is_odd(const Applied& f, Random& random) {
+// Of the result at -x, its negative where `turned`, beside that at x.
+inline std::string mirrors(const Applied& f, Random& random, bool turned, const char* says) {
   if (f.operands() != 1) return "more than one operand";
   if (!is_wide_float(f.dtype())) return kSaysNothing;
   const Tensors x = f.random_operands(random);
   const auto y = f(x), z = f({negated(x[0])});
   if (!y || !z || y->dtype() != f.dtype()) return "another dtype";
-  return near(negated(*y), *z, slack(f.dtype())) ? kHolds : "f(-x) is not -f(x)";
+  return near(turned ? negated(*y) : *y, *z, slack(f.dtype())) ? kHolds : says;
 }
 
-inline std::string is_even(const Applied& f, Random& random) {
-  if (f.operands() != 1) return "more than one operand";
-  if (!is_wide_float(f.dtype())) return kSaysNothing;
-  const Tensors x = f.random_operands(random);
-  const auto y = f(x), z = f({negated(x[0])});
-  if (!y || !z || y->dtype() != f.dtype()) return "another dtype";
-  return near(*y, *z, slack(f.dtype())) ? kHolds : "f(-x) is not f(x)";
-}
+inline std::string is_odd(const Applied& f, Random& random) { return mirrors(f, random, true, "f(-x) is not -f(x)"); }
+inline std::string is_even(const Applied& f, Random& random) { return mirrors(f, random, false, "f(-x) is not f(x)"); }
 
 inline std::string rises(const Applied& f, Random& random) {
   if (f.operands() != 1) return "more than one operand";
