@@ -4,6 +4,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 
 from . import _core
 
@@ -26,6 +27,12 @@ class MissingFileError(Error, FileNotFoundError):
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:  # OSError's own would give three arguments
         return type(self), (self.message, self.filename)
+
+
+def tell_error(program: str, error: Error) -> int:
+    """Says on standard error what is wrong; the exit status."""
+    print(f"{program}: error: {error}", file=sys.stderr)
+    return error.code
 
 
 class OptionError(Error, ValueError):

@@ -215,25 +215,20 @@ def one_line(error: BaseException) -> str:
 # ---- inputs ---------------------------------------------------------------------------------------------------------------------------
 
 
+def _dtype_of(kind: str) -> Any:
+    number = _NUMBERS.get(kind.removeprefix("tensor(").removesuffix(")"))
+    if number is None or kind == "tensor(bfloat16)" or not kind.startswith("tensor("):
+        return None
+    return np.dtype(object) if kind == "tensor(string)" else numpy_dtype(number)
+
+
 def _draw(session: Any, dims: Mapping[str, int], size: int, seed: int) -> dict[str, Any]:
-    """Normal floats, integers of 0 and 1. A symbolic dim is `dims`', else 1 on the first axis and `size` on others, the same for a name."""
-    rng, sizes, feeds = np.random.default_rng(seed), dict(dims), {}
-    for given in session.get_inputs():
-        kind = given.type.removeprefix("tensor(").removesuffix(")")
-        number = _NUMBERS.get(kind)
-        if number is None or kind == "bfloat16" or not given.type.startswith("tensor("):
-            raise OptionError(f"inputs: {given.name} is of type {given.type}, which is not drawn; give inputs")
-        shape = []
-        for axis, dim in enumerate(given.shape):
-            usual = 1 if axis == 0 else size
-            shape.append(dim if isinstance(dim, int) else sizes.setdefault(dim, usual) if isinstance(dim, str) else usual)
-        if kind == "string":
-            feeds[given.name] = np.full(shape, "", dtype=object)
-        elif numpy_dtype(number).kind == "f":
-            feeds[given.name] = rng.normal(size=shape).astype(numpy_dtype(number))
-        else:
-            feeds[given.name] = rng.integers(0, 2, size=shape).astype(numpy_dtype(number))
-    return feeds
+    from .vet._child import draw  # when it is needed alone: vet asks the package for more than this module may
+
+    try:
+        return draw([(given.name, given.type, given.shape) for given in session.get_inputs()], size, np.random.default_rng(seed), dims, _dtype_of)
+    except ValueError as error:
+        raise OptionError(f"inputs: {error}; give inputs") from None
 
 
 def drawn(session: Any, dims: Mapping[str, int], seed: int, deadline: Deadline) -> dict[str, Any]:

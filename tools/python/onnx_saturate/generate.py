@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import Error, OptionError
+from ._errors import Error, OptionError, tell_error
 from ._generate import Generated, find_tokenizer, generate, start_token
 
 __all__ = ["Generated", "generate", "main"]
@@ -135,8 +135,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         made, texts = _run(args)
     except Error as error:
-        print(f"onnx_saturate.generate: error: {error}", file=sys.stderr)
-        return error.code
+        return tell_error("onnx_saturate.generate", error)
     if args.json:
         print(json.dumps({**made.report, **({} if texts is None else {"texts": texts})}, indent=2))
     else:

@@ -22,7 +22,7 @@ from onnx import helper, shape_inference, version_converter
 
 from . import _convert
 from ._data_files import json_of, read_text
-from ._errors import Error, OptionError
+from ._errors import Error, OptionError, tell_error
 from ._steps import EXTENSIONS, KINDS, REQUIRED, Body, Dim, Kind, Value
 from ._values import _NUMBERS
 
@@ -542,8 +542,7 @@ def main(words: Sequence[str] | None = None) -> int:
             config["target_opset"] = args.target_opset
         add_pre_post(args.model, config, args.output)
     except Error as error:
-        print(f"onnx_saturate.pre_post: error: {error}", file=sys.stderr)
-        return error.code
+        return tell_error("onnx_saturate.pre_post", error)
     return 0
 
 

@@ -21,7 +21,7 @@ from typing import Any, Union
 
 from . import _convert
 from ._data_files import json_of
-from ._errors import Error, OptionError
+from ._errors import Error, OptionError, tell_error
 from ._tune_ort import LEVELS, Deadline, OrtLab, checked, drawn, make_session, one_line, read, runtime, session_options, source_of
 from ._tune_search import Change, Found, OutOfTime, Refused, Search, Settings, Trial
 
@@ -389,8 +389,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         tuned = _run(args)
     except Error as error:
-        print(f"onnx_saturate.tune: error: {error}", file=sys.stderr)
-        return error.code
+        return tell_error("onnx_saturate.tune", error)
     if not args.quiet:
         times = "" if tuned.seconds is None else f" ({tuned.seconds[0] * 1e3:.3g} ms, {tuned.seconds[1] * 1e3:.3g} ms)"
         print(f"{tuned.message}{times}; {tuned.spent:.1f} s of {tuned.budget:g} s", file=sys.stderr)

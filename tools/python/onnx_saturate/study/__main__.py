@@ -5,7 +5,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from .._errors import Error
+from .._errors import Error, tell_error
 from . import plan, run
 
 
@@ -37,8 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
         tell = None if args.quiet else lambda line: print(line, file=sys.stderr, flush=True)
         done = run(args.study, args.output, jobs=args.jobs, on=args.on, replay=args.replay, retry=args.retry, progress=tell)
     except Error as error:
-        print(f"onnx_saturate.study: error: {error}", file=sys.stderr)
-        return error.code
+        return tell_error("onnx_saturate.study", error)
     except KeyboardInterrupt:
         print("onnx_saturate.study: interrupted; what was done is kept, and the same command goes on", file=sys.stderr)
         return 130

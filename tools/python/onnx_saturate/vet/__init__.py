@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from .. import _verbs
 from .._errors import Error
-from ._compare import difference
+from ._compare import beyond_noise
 from ._findings import BASE, Finding, Question, reduced
 from ._runtimes import Outcome, Runtime
 
@@ -113,8 +115,9 @@ class _Vetting:
         for spec, runtime in zip(self._specs, self._runtimes):
             base = runtime.run(graph, inputs, BASE) if BASE in runtime.levels else original
             runs += 1
-            if base.outputs is None or (said := difference(original.outputs or {}, base.outputs, self._noise(runtime, model, inputs, original))):
-                findings.append(self._own(model, graph, runtime, base, said if base.outputs is not None else ""))
+            said = "" if base.outputs is None else beyond_noise(original.outputs or {}, base.outputs, lambda: self._noise(runtime, model, inputs, original))
+            if base.outputs is None or said:
+                findings.append(self._own(model, graph, runtime, base, said))
                 continue
             known: set[tuple[str, str]] = set()
             for level in runtime.levels:
@@ -134,7 +137,7 @@ class _Vetting:
         other = runtime.run(graph, inputs, level)
         if other.outputs is None:
             return other.status, other.message
-        said = difference(base.outputs or {}, other.outputs, self._noise(self._runtimes[0], graph, inputs, base))
+        said = beyond_noise(base.outputs or {}, other.outputs, lambda: self._noise(self._runtimes[0], graph, inputs, base))
         return ("different", said) if said else ("", "")
 
     def _noise(self, runtime: Runtime, model: Path, inputs: Path, base: Outcome) -> dict[str, float]:
@@ -154,8 +157,6 @@ class _Vetting:
             return self._kept(finding, graph) if alike < _KEPT else finding
         folder = self._next_folder()
         reduced(graph, inputs, finding, spec, folder, self._reduce_seconds)
-        import onnx
-
         finding.nodes = len(onnx.load(folder / "model.onnx", load_external_data=False).graph.node)
         return finding
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .._errors import Error
+from .._errors import Error, tell_error
 from . import Vetted, vet
 
 
@@ -51,8 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         done = vet(args.models, args.output, samples=args.sample, seconds=args.time_limit, runtimes=args.runtime or ["onnxruntime"], seed=args.seed, reduce_seconds=args.reduce_limit, progress=tell)
     except Error as error:
-        print(f"saturate: error: {error}", file=sys.stderr)
-        return error.code
+        return tell_error("saturate", error)
     except KeyboardInterrupt:
         print("saturate: error: interrupted; what was done is kept, and the same command goes on", file=sys.stderr)
         return 130

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,16 +18,23 @@ SIZES = (7, 16, 1, 32, 64, 224)
 KINDS = {"float": "f4", "double": "f8", "float16": "f2", "int64": "i8", "int32": "i4", "int16": "i2", "int8": "i1", "uint64": "u8", "uint32": "u4", "uint16": "u2", "uint8": "u1", "bool": "?"}
 
 
-def draw(given: list[tuple[str, str, list[Any]]], size: int, rng: Any) -> dict[str, Any]:
-    """Normal floats, integers of 0 and 1; a dim of a name has one size. `given`: (name, dtype, dims) of each input."""
-    sizes: dict[Any, int] = {}
+def dtype_of(kind: str) -> Any:
+    """Of `tensor(float)` and the like; None where it is not drawn."""
+    short = KINDS.get(kind.removeprefix("tensor(").removesuffix(")"))
+    return None if short is None else np.dtype(short)
+
+
+def draw(given: Iterable[tuple[str, str, list[Any]]], size: int, rng: Any, known: Mapping[str, int] = MappingProxyType({}), dtype: Callable[[str], Any] = dtype_of) -> dict[str, Any]:
+    """Normal floats, integers of 0 and 1, empty strings. A symbolic dim is as `known`, else 1 on the first axis and `size` on others, the same for
+    a name. `given`: (name, type, dims) of each input; `dtype`: of a type."""
+    sizes: dict[Any, int] = dict(known)
     feeds: dict[str, Any] = {}
     for name, kind, dims in given:
-        if kind not in KINDS:
-            raise ValueError(f"input {name} is of type {kind}, which is not drawn")
+        of = dtype(kind)
+        if of is None:
+            raise ValueError(f"{name} is of type {kind}, which is not drawn")
         shape = [dim if isinstance(dim, int) else sizes.setdefault(dim or (name, axis), 1 if axis == 0 else size) for axis, dim in enumerate(dims)]
-        dtype = np.dtype(KINDS[kind])
-        feeds[name] = (rng.normal(size=shape) if dtype.kind == "f" else rng.integers(0, 2, size=shape)).astype(dtype)
+        feeds[name] = np.full(shape, "", of) if of.kind == "O" else (rng.normal(size=shape) if of.kind == "f" else rng.integers(0, 2, size=shape)).astype(of)
     return feeds
 
 
@@ -45,7 +54,7 @@ class OnnxRuntime:
         return self.runtime.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"], **more)
 
     def inputs(self, session: Any) -> list[tuple[str, str, list[Any]]]:
-        return [(i.name, i.type[7:-1] if i.type.startswith("tensor(") else i.type, i.shape) for i in session.get_inputs()]
+        return [(i.name, i.type, i.shape) for i in session.get_inputs()]
 
     def run(self, session: Any, feeds: dict[str, Any]) -> dict[str, Any]:
         return {o.name: value for o, value in zip(session.get_outputs(), session.run(None, feeds)) if isinstance(value, np.ndarray)}

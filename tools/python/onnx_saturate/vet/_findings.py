@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import _files
 from .._errors import Error
-from ._compare import difference, moved, noise_of
+from ._compare import beyond_noise, moved, noise_of
 from ._runtimes import Outcome, Runtime
 
 BASE = "none"
@@ -76,14 +78,10 @@ class Question:
         other = self._runtime.run(model, inputs, self._level, disabled=disabled)
         if other.outputs is None:
             return other.status, other.message
-        if not difference(base.outputs, other.outputs, {}):
-            return "", ""
-        said = difference(base.outputs, other.outputs, self.noise(model, inputs, base))
+        said = beyond_noise(base.outputs, other.outputs, lambda: self.noise(model, inputs, base))
         return ("different", said) if said else ("", "")
 
     def noise(self, model: Path, inputs: Path, base: Outcome) -> dict[str, float]:
-        import numpy as np
-
         beside = self._folder / "moved.npz"
         with np.load(inputs) as archive:
             np.savez(beside, **moved({name: archive[name] for name in archive.files}))
