@@ -121,6 +121,7 @@ bool EqualBodies::try_pair(const Source& a, const Source& b) {
   both.insert(both.end(), others.begin(), others.end());
   if (!tried_.emplace(&a, &b, std::move(both)).second) return false;
   const auto first = bodies_by_attribute(*a.node), second = bodies_by_attribute(*b.node);
+  if (first.size() != second.size()) return false;
   std::vector<bool> equal(a.outputs.size(), true);
   bool all = true;
   std::vector<ModelProof> proofs;

@@ -82,3 +82,10 @@ def test_initializers_of_bodies_are_what_they_hold(tmp_path):
 
     assert prove(tmp_path, with_constant(2), with_constant(2))[0] == PROVEN
     assert prove(tmp_path, with_constant(2), with_constant(3))[0] == DIFFERENT
+
+
+def test_a_body_that_the_other_has_not_is_no_equal_one(tmp_path):
+    whole, half = branches("u = Mul (a, x)"), branches("u = Mul (a, x)")
+    del half.graph.node[1].attribute[1]
+    for pair in ((whole, half), (half, whole)):
+        assert prove(tmp_path, *pair, "--no-compare")[0] == OPEN
