@@ -213,6 +213,18 @@ def test_refused(tmp_path, words, code, what):
     refused(run("generate", path, *words), code, what)
 
 
+@pytest.mark.parametrize("place", ["tokens", "mask"])
+@pytest.mark.parametrize("length", [2**29, 2**62, 2**63 - 1])
+def test_runs_of_more_tokens_than_fit(tmp_path, place, length):
+    """Tokens and mask were filled to the end of their fixed length: for ever, deaf to signals, or until memory was out."""
+    model = decoder(Shape())
+    for held in model.graph.input:
+        if held.name == ("input_ids" if place == "tokens" else "attention_mask"):
+            held.type.tensor_type.shape.dim[1].dim_value = length
+    onnx.save(model, tmp_path / "m.onnx")
+    refused(run("generate", tmp_path / "m.onnx", "--prompt-ids", "1", timeout=60), 1, f"rows of {length} tokens")
+
+
 def test_models_that_are_no_decoders(tmp_path):
     refused(run("generate", DATA / "bart_encoder.onnx", "--prompt-ids", "1"), 1, "none of its outputs are logits")
     onnx.save(ENCODER, tmp_path / "m.onnx")

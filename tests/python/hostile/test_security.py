@@ -65,6 +65,7 @@ PROMISES = {
     "| memory of the e-graph": ["egraph/runner_test.cpp::IterationTimeMemoryAndCancelStop"],
     "| seconds of rewriting": ["egraph/runner_test.cpp::IterationTimeMemoryAndCancelStop", "python/verify/test_verification.py::test_time",
                                "python/command/test_time_of_stages.py::test_a_run_ends_in_the_time_that_was_given"],
+    "| tokens of a run of a decoder": ["python/decoding/test_generate.py::test_runs_of_more_tokens_than_fit"],
     "| bytes of a name": ["python/hostile/test_mutants.py::test_names_of_any_length_are_refused", "python/hostile/test_mutants.py::test_names_within_bounds"],
     "| bodies of control flow": ["python/command/test_time_of_stages.py::test_of_many_bodies_the_first_are_optimized"],
     "| seconds of verifying": ["verify/verify_draws_test.cpp::ATimeThatIsGivenBoundsTheFirstCaseToo", "python/command/test_time_of_stages.py::test_inputs_are_drawn_within_the_time",
