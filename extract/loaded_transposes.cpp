@@ -12,6 +12,9 @@ namespace {
 
 using Perm = std::vector<std::int64_t>;
 
+// Between two Transposes that are told to be one: the search of a chain of Transposes would else take the square of its length.
+constexpr int kMostLinks = 256;
+
 // Empty where it is no Transpose, or a wrong one.
 Perm perm_of(const OpKey& key) {
   const Attribute* perm = key.op_type == "Transpose" && key.domain.empty() ? find_attribute(key.attributes, "perm") : nullptr;
@@ -78,7 +81,8 @@ bool LoadedGraph::joins_transposes(int n) {
   const Perm last = perm_of(nodes_[at(n)].key);
   if (last.empty()) return false;
   int reader = n, v = nodes_[at(n)].inputs[0];
-  while (transpose_of(v) < 0) {
+  for (int links = 0; transpose_of(v) < 0; ++links) {
+    if (links == kMostLinks) return false;
     const std::vector<int> maker = nodes_of(v);
     if (maker.empty() || readers_[at(v)] != 1 || !is_link(nodes_[at(maker[0])])) return false;
     reader = maker[0];

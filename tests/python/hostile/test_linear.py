@@ -86,6 +86,12 @@ def normalizations(n):
     return made
 
 
+def transposes(n):
+    """Turned and turned back: where no Transpose is left, the search for the one before went back to the beginning."""
+    nodes = [node for k in range(n) for node in (helper.make_node("Transpose", [f"v{k}"], [f"t{k}"], perm=[1, 0]), helper.make_node("Tanh", [f"t{k}"], [f"v{k + 1}"]))]
+    return model(nodes, [value("v0", (2, 2))], [value(f"v{n}", (2, 2))])
+
+
 def inputs_with_defaults(n):
     made = many_inputs(n)
     made.graph.initializer.extend(helper.make_tensor(f"i{k}", F32, [2], [k, k + 1]) for k in range(n))
@@ -137,6 +143,7 @@ CASES = {
     "inputs with defaults": (inputs_with_defaults, 5_000),
     "functions": (functions, 2_500),
     "normalizations": (normalizations, 1_500),
+    "transposes": (transposes, 10_000),
     "max": (one_node("Max", lambda n: 1), 6_000),
 }
 
