@@ -11,6 +11,9 @@ namespace saturate {
 namespace {
 
 constexpr double kShareOfTime = 0.5;  // of what the caller's sign leaves
+// Steps from class to class, for each node of the problem. Models take 160 at most; in a chain of which each move frees and takes all that
+// lies below, it is the chain's length. There the search ends with what it has.
+constexpr std::uint64_t kMostStepsANode = 1000;
 
 }  // namespace
 
@@ -23,7 +26,7 @@ LocalSearch::LocalSearch(const ExtractionProblem& problem, NodeChoice start)
 
 bool LocalSearch::is_over() const {
   heed_stop();
-  return until_ < kNoDeadline && steady_seconds() > until_;
+  return steps_ > kMostStepsANode * p_.num_nodes() || (until_ < kNoDeadline && steady_seconds() > until_);
 }
 
 NodeChoice LocalSearch::choice() const {
@@ -65,6 +68,7 @@ Price LocalSearch::acquire(std::uint32_t root) {
   for (stack_.assign(1, root); !stack_.empty();) {
     const std::uint32_t c = stack_.back();
     stack_.pop_back();
+    ++steps_;
     if (uses_[c]++ > 0) continue;
     added += p_.cost[choice_[c]];
     for (std::uint32_t k : p_.children_of(choice_[c])) stack_.push_back(k);
@@ -77,6 +81,7 @@ Price LocalSearch::release(std::uint32_t root) {
   for (stack_.assign(1, root); !stack_.empty();) {
     const std::uint32_t c = stack_.back();
     stack_.pop_back();
+    ++steps_;
     if (--uses_[c] > 0) continue;
     freed += p_.cost[choice_[c]];
     for (std::uint32_t k : p_.children_of(choice_[c])) stack_.push_back(k);
@@ -113,6 +118,7 @@ bool LocalSearch::makes_cycle(std::uint32_t c, std::uint32_t node, std::uint32_t
     const std::uint32_t k = stack_.back();
     stack_.pop_back();
     if (k == c) return true;
+    ++steps_;
     if (stamps_[k] == stamp_) continue;
     stamps_[k] = stamp_;
     if (place_[k] < safe) continue;

@@ -20,7 +20,8 @@ class LocalSearch {
 
   const Price& cost() const { return cost_; }
   bool selected(std::uint32_t c) const { return uses_[c] > 0; }
-  NodeChoice choice() const;  // of the selected classes
+  NodeChoice choice() const;                      // of the selected classes
+  std::uint64_t steps() const { return steps_; }  // from class to class, so far
 
   // One pass over all selected classes, children first, then over groups of them. Returns whether anything got cheaper, and false once half
   // of the time is over that the caller's sign leaves: the rest is for what follows.
@@ -62,6 +63,7 @@ class LocalSearch {
   std::vector<std::uint32_t> stack_;  // of the walk that goes on
   std::uint32_t stamp_ = 0;
   Price cost_;
+  std::uint64_t steps_ = 0;     // from class to class
   double until_ = kNoDeadline;  // of steady_seconds()
 };
 

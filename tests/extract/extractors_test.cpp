@@ -177,6 +177,22 @@ TEST(Extractors, LocalSearchTakesSiblingsTogether) {
   EXPECT_EQ(search.cost(), 5);
 }
 
+TEST(Extractors, LocalSearchOfALongChainTakesNoSquareOfItsLength) {
+  // Each class may end the chain there: dearer than all below it, which is freed and taken again to find that out.
+  constexpr std::uint32_t kLength = 20'000;
+  std::vector<std::vector<TextNode>> classes{{{1, {}}}};
+  NodeChoice start{0};
+  for (std::uint32_t i = 1; i < kLength; ++i) {
+    start.push_back(2 * i - 1);
+    classes.push_back({{1, {i - 1}}, {i + 1.5, {}}});
+  }
+  const auto p = problem(classes, {kLength - 1});
+  LocalSearch search(p, start);
+  EXPECT_FALSE(search.sweep());
+  EXPECT_EQ(search.cost(), kLength);
+  EXPECT_LT(search.steps(), std::uint64_t{2'000} * p.num_nodes());
+}
+
 TEST(Extractors, NeighbourhoodsRepairABadChoice) {
   if (!ilp_available()) GTEST_SKIP() << "built without CBC";
   // Twelve pairs, each cheaper by a class that all pairs may share.
