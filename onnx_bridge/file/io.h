@@ -3,11 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "onnx_bridge/model/data_format.h"
 #include "onnx_bridge/model/model.h"
 
 namespace saturate {
@@ -40,15 +42,17 @@ struct SaveOptions {
   std::size_t external_threshold = 1024;
   std::size_t max_inline_bytes = 1'800'000'000;  // more than this goes to external data
   bool force_external = false;
+  std::optional<DataFormat> data_format;      // of external data, which is made then; else as the model's data has it, or raw
   const std::atomic<bool>* cancel = nullptr;  // once set, before the result is in place: kCancelled, and nothing was written
   std::string* data_file = nullptr;           // told: the path of the data file that was written; untouched where there is none
 };
 // A failed save leaves nothing behind and nothing overwritten; one that is cut off at any moment leaves the old model or the new one,
 // whole. Symbolic links are followed, the mode of a file that is replaced is kept. A `path` that ends in .onnxtxt gets ONNX text (all data
 // inside; doc strings of parts and unknown fields have no place there). Tensors that came from external files are copied file to file into
-// `<path>.data`; a result stays external if its input was. A file of this name is left alone where the model that `path` replaces does not
-// refer to it, or the model being saved does. Then `<path>.2.data` is taken. What has an `origin` is written as that message with changed
-// names, types and subgraphs put in. All of these write what ready_to_write() makes of the model (model/written.h).
+// `<path>.data` (`<path>.safetensors` in that format); a result stays external if its input was. A file of this name is left alone where
+// the model that `path` replaces does not refer to it, or the model being saved does. Then `<path>.2.data` is taken. What has an `origin`
+// is written as that message with changed names, types and subgraphs put in. All of these write what ready_to_write() makes of the model
+// (model/written.h).
 absl::Status save_model(const Model& model, const std::string& path, const SaveOptions& options = {});
 // The bytes of a file of a model, as save_model() puts a model in place; it has no external data.
 absl::Status save_bytes(std::string_view bytes, const std::string& path, const SaveOptions& options = {});

@@ -14,6 +14,7 @@
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/mapped_model.h"
 #include "onnx_bridge/file/proto/convert.h"
+#include "onnx_bridge/file/save_files.h"
 #include "onnx_bridge/file/text/model.h"
 
 namespace saturate {
@@ -67,6 +68,9 @@ absl::StatusOr<Model> convert(const std::shared_ptr<const onnx::ModelProto>& mes
   try {
     Model model = reader.read(*message);
     model.path = file;
+    for_each_file_range(model, [&](const FileRange& range) {
+      if (range.path != file) model.external = format_of(range.path);
+    });
     return model;
   } catch (const proto::LoadError& e) {
     return invalid(file, e.message);

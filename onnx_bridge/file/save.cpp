@@ -186,19 +186,26 @@ absl::Status put_bytes(std::string_view bytes, const Destination& to, const Save
 class Saver {
  public:
   Saver(const Model& model, const Destination& to, const SaveOptions& options) : model_(model), to_(to), options_(options) {
-    all_goes_out_ = options.force_external || inline_bytes(model.graph) > options.max_inline_bytes;
-    external_ = all_goes_out_ || uses_files(model);
+    all_goes_out_ = options.force_external || options.data_format || inline_bytes(model.graph) > options.max_inline_bytes;
+    external_ = all_goes_out_ || model.external || uses_files(model);
   }
 
   absl::Status run() {
-    const DataNames names(model_, to_);
-    plan_.set_location(external_ ? names.free() : "");
+    const DataFormat format = options_.data_format.value_or(model_.external.value_or(DataFormat::kRaw));
+    const DataNames names(model_, to_, format);
+    plan_ = DataFilePlan(external_ ? names.free() : "", format);
     std::optional<ModelPieces> pieces(make_pieces());
+    if (format == DataFormat::kSafetensors && !plan_.empty()) {
+      plan_.lay_out();
+      pieces.emplace(make_pieces());
+    }
     if (absl::Status s = check_size(*pieces); !s.ok()) return s;
     if (plan_.empty()) {
       OutputFile file;
       if (absl::Status s = write_pieces(*pieces, file, to_); !s.ok()) return s;
-      return put_model(file, to_, options_);
+      if (absl::Status s = put_model(file, to_, options_); !s.ok()) return s;
+      names.remove_old("");
+      return absl::OkStatus();
     }
     if (!names.status().ok()) return names.status();
     OutputFile data;

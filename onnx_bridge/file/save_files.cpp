@@ -5,14 +5,14 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "onnx_bridge/file/external_data.h"
+#include "onnx_bridge/file/data/external_data.h"
 #include "onnx_bridge/file/io.h"
 
 namespace saturate {
 namespace {
 
 using RangeVisitor = std::function<void(const FileRange&)>;
-constexpr std::size_t kRoomForNumber = 12;  // ".NNNNN.data"
+constexpr std::size_t kRoomForNumber = 19;  // ".NNNNN.safetensors"
 
 void visit_tensor(const Tensor& t, const RangeVisitor& visit) {
   if (t.file_range()) visit(*t.file_range());
@@ -55,8 +55,8 @@ void for_each_file_range(const Model& model, const RangeVisitor& visit) {
   }
 }
 
-DataNames::DataNames(const Model& model, const Destination& to)
-    : to_(to), base_(cut_name(to.name, kLongestName - kRoomForNumber)), first_(data_name(base_, 1)) {
+DataNames::DataNames(const Model& model, const Destination& to, DataFormat format)
+    : to_(to), format_(format), base_(cut_name(to.name, kLongestName - kRoomForNumber)), first_(data_name(base_, 1, format)) {
   struct stat now {};
   if (!status_of_name(path_of(first_), now)) return;
   if (!S_ISREG(now.st_mode) && !S_ISLNK(now.st_mode)) {
@@ -90,8 +90,8 @@ void DataNames::find_old(const Model& model) {
     return std::any_of(files.begin(), files.end(), [&](const struct stat& other) { return same_file(f, other); });
   };
   const std::string free_name = free();
-  for (int number = 1; number == 1 || data_name(base_, number) != free_name; ++number) {
-    Old old{data_name(base_, number), {}};
+  for (int number = 1; number == 1 || data_name(base_, number, format_) != free_name; ++number) {
+    Old old{data_name(base_, number, format_), {}};
     if (status_of_name(path_of(old.name), old.file) && has(referred, old.file) && !has(used, old.file)) old_.push_back(old);
     if (number > 1000) break;
   }
@@ -100,7 +100,7 @@ void DataNames::find_old(const Model& model) {
 std::string DataNames::free() const {
   struct stat taken {};
   for (int number = 1;; ++number)
-    if (const std::string name = data_name(base_, number); !status_of_name(path_of(name), taken)) return name;
+    if (const std::string name = data_name(base_, number, format_); !status_of_name(path_of(name), taken)) return name;
 }
 
 bool DataNames::first_is_old() const {

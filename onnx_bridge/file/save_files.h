@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "onnx_bridge/file/data/external_data.h"
 #include "onnx_bridge/file/output_file.h"
 #include "onnx_bridge/model/model.h"
 
@@ -16,11 +17,12 @@ void for_each_file_range(const Model& model, const std::function<void(const File
 
 // The data files named after the model at `to` as they are before saving.
 //
-// The first of OUT.onnx.data, OUT.onnx.2.data, ... that is free takes the new data, so nothing that is there is written to. Old data is
-// given up only where the model that is replaced refers to it and the model being saved does not lie in it (unless it is the same file).
+// The first of OUT.onnx.data, OUT.onnx.2.data, ... (or as its format ends) that is free takes the new data, so nothing that is there is
+// written to. Old data is given up only where the model that is replaced refers to it and the model being saved does not lie in it (unless
+// it is the same file).
 class DataNames {
  public:
-  DataNames(const Model& model, const Destination& to);
+  DataNames(const Model& model, const Destination& to, DataFormat format);
   // kInvalidArgument where OUT.onnx.data is a folder or the like.
   absl::Status status() const { return status_; }
   // A name that nothing has.
@@ -42,6 +44,7 @@ class DataNames {
   void find_old(const Model& model);
 
   const Destination& to_;
+  DataFormat format_;
   std::string base_, first_;
   std::vector<Old> old_;
   absl::Status status_;

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "onnx_bridge/model/data_format.h"
 #include "onnx_bridge/model/tensor.h"
 
 namespace saturate {
@@ -153,6 +154,7 @@ struct Model {
   Graph graph;
   std::vector<Function> functions;
   std::string path;                    // file it came from, empty if from memory
+  std::optional<DataFormat> external;  // what its file had outside of itself; nullopt: nothing
   std::shared_ptr<const void> origin;  // onnx.ModelProto: producer, doc string, metadata_props, training info, unknown fields
   std::int64_t opset(const std::string& domain) const {
     auto it = opset_imports.find(domain);

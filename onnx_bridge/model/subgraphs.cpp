@@ -113,7 +113,7 @@ bool has_body(std::span<const Attribute> attributes) {
 }
 
 Model model_of_body(const Model& model, const Graph& body) {
-  return {model.ir_version, model.opset_imports, body, model.functions, model.path, model.origin};
+  return {model.ir_version, model.opset_imports, body, model.functions, model.path, model.external, model.origin};
 }
 
 std::shared_ptr<const Graph> rename_captures(const Graph& graph, std::map<std::string, std::string> renamed) {

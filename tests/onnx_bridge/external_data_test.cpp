@@ -1,4 +1,4 @@
-#include "onnx_bridge/file/external_data.h"
+#include "onnx_bridge/file/data/external_data.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

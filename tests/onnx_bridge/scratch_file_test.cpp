@@ -1,4 +1,4 @@
-#include "onnx_bridge/file/scratch_file.h"
+#include "onnx_bridge/file/data/scratch_file.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "onnx_bridge/file/external_data.h"
+#include "onnx_bridge/file/data/external_data.h"
 #include "proto_models.h"
 
 namespace saturate {
@@ -45,8 +45,8 @@ TEST(ScratchFile, TwoFilesAreNotTakenForOne) {
   ScratchFile one(folder / "out.onnx"), other(folder / "out.onnx");
   const Tensor a = held(one, 10, true), b = held(other, 20, true);
   DataFilePlan plan("out.onnx.data");
-  EXPECT_EQ(plan.place(a).offset, plan.place(a).offset);
-  EXPECT_NE(plan.place(a).offset, plan.place(b).offset);
+  EXPECT_EQ(plan.place(a, "a").offset, plan.place(a, "a").offset);
+  EXPECT_NE(plan.place(a, "a").offset, plan.place(b, "b").offset);
 }
 
 TEST(ScratchFile, WhatIsDroppedIsNotInTheNextTensor) {

@@ -214,6 +214,10 @@ Done Model::save(const std::string& path, const SaveOptions& given) const {
     saturate::SaveOptions options;
     options.force_external = given.external_data;
     options.external_threshold = given.external_threshold;
+    for (const auto& [name, format] : kDataFormats)
+      if (given.external_format == name) options.data_format = format;
+    if (!given.external_format.empty() && !options.data_format)
+      return Error{Code::kUsage, "external_data_format: \"" + given.external_format + "\": give raw or safetensors"};
     if (const absl::Status status = save_model(impl_->model, path, options); !status.ok())
       return error_of(status, path, write_advice(status));
     return std::monostate();

@@ -112,6 +112,7 @@ class Model {
   struct SaveOptions {
     bool external_data = false;             // tensors of at least `external_threshold` bytes go to `<path>.data`
     std::size_t external_threshold = 1024;  // (those of a model that had external data do anyway)
+    std::string external_format;            // "raw", or "safetensors", which go to `<path>.safetensors`; "": as the model's data
   };
   // To temporary files, then renamed: a failed save leaves what was there.
   Done save(const std::string& path) const { return save(path, SaveOptions()); }

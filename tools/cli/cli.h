@@ -23,6 +23,7 @@
 #include "kernels/verify/choice.h"
 #include "kernels/verify/trial.h"
 #include "kernels/verify/verify.h"
+#include "onnx_bridge/model/data_format.h"
 #include "onnx_bridge/model/model.h"
 #include "tools/io/files.h"
 #include "tools/io/style.h"
@@ -133,6 +134,7 @@ struct OptimizeArgs {
   bool verify = true, strict_verify = false, strict_budget = false, debug_rules = false, external_data = false;
   bool diff = false, annotate = false;
   std::optional<std::size_t> external_threshold;
+  std::optional<DataFormat> data_format;
   std::optional<std::int64_t> io_rank;
   std::vector<std::string> before, after;  // files of passes
   std::optional<double> measure;           // seconds
@@ -147,6 +149,7 @@ struct TransformArgs {
   std::vector<std::string> cut_inputs, cut_outputs;  // of a last pass
   std::vector<std::string> split_at;                 // values
   bool list = false, verify = true, external_data = false;
+  std::optional<DataFormat> data_format;
 };
 
 struct SlmArgs {
@@ -158,6 +161,7 @@ struct SlmArgs {
   double max_error = 0;
   std::string calibrate;
   bool clamp = false, verify = true, external_data = true, print_passes = false;
+  std::optional<DataFormat> data_format;
 };
 
 struct InspectArgs {

@@ -15,7 +15,7 @@
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/data_file.h"
-#include "onnx_bridge/file/external_data.h"
+#include "onnx_bridge/file/data/external_data.h"
 #include "onnx_bridge/file/output_file.h"
 #include "onnx_bridge/file/save_files.h"
 #include "onnx_bridge/operators/op_table.h"

@@ -25,6 +25,23 @@ CLI::Validator choice(const std::vector<std::string>& names) {
   return CLI::Validator(check, fmt::format("{{{}}}", fmt::join(names, ",")));
 }
 
+namespace {
+
+// One of a few words, each of which stands for a value.
+template <typename Into, typename E, std::size_t N>
+CLI::Option* add_choice(CLI::App* app, const std::string& name, Into& into, const std::pair<std::string_view, E> (&choices)[N],
+                        const std::string& what) {
+  std::vector<std::string> names;
+  for (const auto& [word, value] : choices) names.emplace_back(word);
+  const auto take = [&into, &choices](const std::string& given) {
+    for (const auto& [word, value] : choices)
+      if (word == given) into = value;
+  };
+  return app->add_option_function<std::string>(name, take, what)->check(choice(names).description(""));
+}
+
+}  // namespace
+
 CLI::Validator hint(const std::vector<std::string>& names) {
   return CLI::Validator([](const std::string&) { return std::string(); }, fmt::format("{{{}}}", fmt::join(names, ",")));
 }
@@ -41,11 +58,10 @@ void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads) {
       "say more; for optimize: tables of what changed; -vv: also rules and stages");
   app->add_flag_function(
       "-q,--quiet", [&args](std::int64_t) { args.verbosity = -1; }, "print nothing but errors and warnings");
-  const std::map<std::string, ColorChoice> colors{
+  static constexpr std::pair<std::string_view, ColorChoice> kColors[] = {
       {"auto", ColorChoice::kAuto}, {"always", ColorChoice::kAlways}, {"never", ColorChoice::kNever}};
-  app->add_option("--color", args.color, "colours: auto (default: on a terminal, unless NO_COLOR is set), always or never")
-      ->type_name("WHEN")
-      ->transform(CLI::CheckedTransformer(colors).description(""));
+  add_choice(app, "--color", args.color, kColors, "colours: auto (default: on a terminal, unless NO_COLOR is set), always or never")
+      ->type_name("WHEN");
   if (json) app->add_flag("--json", args.json, "print JSON on stdout instead of tables");
   if (threads)
     app->add_option("--threads", args.threads, "threads; 0: all cores; the result is the same for any number (default 1)")
@@ -111,6 +127,12 @@ void add_check(CLI::App* app, VerifyArgs& args) {
   for (const char* name : {"--model-check-inputs", "--input-data-path"}) app->add_option(name, args.inputs)->group("")->expected(1);
   hidden(app, "--rtol", args.rtol);
   hidden(app, "--atol", args.atol);
+}
+
+void add_data_format(CLI::App* app, std::optional<DataFormat>& format) {
+  add_choice(app, "--external-data-format", format, kDataFormats,
+             "as --external-data, in this format: raw (OUT.onnx.data) or safetensors (OUT.onnx.safetensors); default: as the model's")
+      ->type_name("FORMAT");
 }
 
 void add_time(CLI::App* app, std::optional<double>& seconds, const std::string& what) {

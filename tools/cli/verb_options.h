@@ -30,6 +30,8 @@ void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what);
 void add_judge(CLI::App* app, VerifyArgs& args, const std::string& what);
 void add_check(CLI::App* app, VerifyArgs& args);
 void add_time(CLI::App* app, std::optional<double>& seconds, const std::string& what);
+// --external-data-format
+void add_data_format(CLI::App* app, std::optional<DataFormat>& format);
 void add_bounds(CLI::App* app, RunBounds& bounds);
 // --html and, of `pictures`, --svg.
 void add_page(CLI::App* app, PageArgs& args, bool pictures);

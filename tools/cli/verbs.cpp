@@ -79,6 +79,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
                  "write tensors to OUT.onnx.data even where the input has them inline");
   verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")
       ->type_name("BYTES");
+  add_data_format(verb, args.data_format);
   add_common(verb, args.common, true);
   verb->add_flag_function(
           "--model-check", [](std::int64_t) {}, "verification is the default")
@@ -116,6 +117,7 @@ void add_transform(CLI::App& app, TransformArgs& args) {
   add_time(verb, args.check.seconds, "seconds after which a verification begins no new case; 1 at least (default 60)");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   verb->add_flag("--external-data", args.external_data, "write tensors to OUT.onnx.data even where the input has them inline");
+  add_data_format(verb, args.data_format);
   add_common(verb, args.common, true);
   verb->footer(
       "saturate transform bart.onnx -o renamed.onnx --pass rename_inputs:input_ids=ids\n"
@@ -163,6 +165,7 @@ void add_slm(CLI::App& app, SlmArgs& args) {
       ->type_name("TARGET");
   add_list(verb, "--dim", args.shapes.dims, "SYMBOL=SIZE", "the size of a symbolic dim; may be repeated");
   verb->add_flag("!--no-external-data", args.external_data, "keep weights in OUT.onnx, where they fit, instead of OUT.onnx.data");
+  add_data_format(verb, args.data_format);
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   verb->add_flag("--print-passes", args.print_passes, "print the passes for `saturate transform --passes`, and do nothing");
   add_check(verb, args.check);

@@ -127,8 +127,8 @@ void bind_model(nb::module_& m) {
       .def_static("load", [](const std::string& path) { return take(unlocked([&] { return api::Model::load(path); })); })
       .def_static("parse", &parse)
       .def("save",
-           [](const api::Model& model, const std::string& path, bool external_data, std::size_t threshold) {
-             take(unlocked([&] { return model.save(path, {external_data, threshold}); }));
+           [](const api::Model& model, const std::string& path, bool external_data, std::size_t threshold, const std::string& format) {
+             take(unlocked([&] { return model.save(path, {external_data, threshold, format}); }));
            })
       .def("serialize",
            [](const api::Model& model) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "onnx_bridge/file/external_data.h"
+#include "onnx_bridge/file/data/external_data.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/proto/fields.h"
 #include "onnx_bridge/model/model.h"

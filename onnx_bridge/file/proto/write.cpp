@@ -128,7 +128,7 @@ bool Writer::goes_out(const Tensor& tensor, bool has_origin) const {
 }
 
 void Writer::write_external(const Tensor& tensor, onnx::TensorProto* out) {
-  const auto place = plan_->place(tensor);
+  const auto place = plan_->place(tensor, out->name());
   out->set_data_location(onnx::TensorProto::EXTERNAL);
   google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto> before;
   before.Swap(out->mutable_external_data());

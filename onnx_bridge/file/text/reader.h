@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "onnx_bridge/file/external_data.h"
+#include "onnx_bridge/file/data/external_data.h"
 #include "onnx_bridge/file/text/parser.h"
 
 namespace saturate::text {

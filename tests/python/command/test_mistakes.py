@@ -156,6 +156,8 @@ ROWS = [
     ("old.keras", 1, ["Keras", "tf2onnx"]),
     ("m.tflite", 1, ["TensorFlow Lite", "--tflite"]),
     ("m.safetensors", 1, ["safetensors", "export"]),
+    ("m.onnx --color blue", 2, ["'blue' is none of them", "auto, always"]),
+    ("m.onnx -o o.onnx --external-data-format hdf5", 2, ["'hdf5' is none of them", "raw, safetensors"]),
     ("m.gguf", 1, ["GGUF", "export"]),
     ("m.h5", 1, ["HDF5", "tf2onnx"]),
     ("m.plan", 1, ["TensorRT", ".onnx"]),

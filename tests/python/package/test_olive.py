@@ -30,6 +30,7 @@ NOT_OF_A_PASS = {
     "--json": "the same",
     "--external-data": "Olive's save_as_external_data",
     "--external-data-threshold": "Olive's size_threshold",
+    "--external-data-format": "Olive writes the result",
 }
 
 
@@ -46,7 +47,7 @@ def test_fields_have_the_names_of_the_package():
     names = {option.name for option in command_options.OPTIONS}
     of_the_package = set(onnx_saturate.Options.__annotations__)
     # A function, bars of progress, and where models from memory lie; the older name; what Olive has itself.
-    assert of_the_package - names == {"constant_cost", "progress", "base_dir", "not_assumed", "external_data", "external_data_threshold"}
+    assert of_the_package - names == {"constant_cost", "progress", "base_dir", "not_assumed", "external_data", "external_data_threshold", "external_data_format"}
     only_of_the_command = {"before", "after", "strict_budget", "report", "dump", "dump_egraph", "save_repro", "verbose", "diff"}
     assert names - of_the_package == only_of_the_command
     page = (ROOT / "docs" / "olive.md").read_text()

@@ -12,6 +12,7 @@
 #include "kernels/verify/verify.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/data_file.h"
+#include "onnx_bridge/file/data/external_data.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/save_files.h"
 #include "onnx_bridge/model/wrong_usage.h"
@@ -69,7 +70,7 @@ bool exhausted(StopReason stop) {
 
 // The data is said to be elsewhere than users expect it.
 void tell_data_file(const OptimizeArgs& args, const std::string& data_file, OptimizeReport& report) {
-  const std::string usual = args.output + ".data";
+  const std::string usual = data_name(args.output, 1, format_of(data_file));
   if (data_file.empty() || same_place(data_file, usual)) return;
   report.warnings.push_back(fmt::format("the data is in {}, for {} is there and was not written for {}", data_file, usual, args.output));
 }
@@ -77,7 +78,7 @@ void tell_data_file(const OptimizeArgs& args, const std::string& data_file, Opti
 // Whether the file that was read is what is to be written: it is returned byte by byte then.
 bool is_file_itself(const OptimizeArgs& args, const PipelineResult& result) {
   const bool asked = !args.before.empty() || !args.after.empty() || !args.shapes.dims.empty() || !args.shapes.input_shapes.empty() ||
-                     args.io_rank || args.external_data || args.external_threshold;
+                     args.io_rank || args.external_data || args.data_format || args.external_threshold;
   bool has_data = false;
   for_each_file_range(result.model, [&](const FileRange& range) { has_data = has_data || range.path != args.input; });
   const auto kind = [](const std::string& path) { return std::filesystem::path(path).extension(); };
@@ -105,6 +106,7 @@ RunEnd write_result(const OptimizeArgs& args, const Model& model, OptimizeReport
   options.cancel = args.common.cancel;
   options.data_file = &data_file;
   options.force_external = args.external_data;
+  options.data_format = args.data_format;
   if (args.external_threshold) options.external_threshold = *args.external_threshold;
   const absl::Status status = save_model(model, args.output, options);
   if (absl::IsCancelled(status)) return failed(kExitInterrupted, args.output, "interrupted", "nothing was written");

@@ -131,6 +131,7 @@ int slm_command(const SlmArgs& given) {
   }
   SaveOptions save;
   save.force_external = args.external_data;
+  save.data_format = args.data_format;
   save.cancel = args.common.cancel;
   const absl::Status saved = save_model(result.model, args.output, save);
   if (absl::IsCancelled(saved)) return fail(kExitInterrupted, args.output, "interrupted", "nothing was written");

@@ -67,6 +67,7 @@ int save(const TransformArgs& args, const Model& model, const std::string& path,
   }
   SaveOptions options;
   options.force_external = args.external_data;
+  options.data_format = args.data_format;
   options.cancel = args.common.cancel;
   const absl::Status status = save_model(model, path, options);
   if (absl::IsCancelled(status)) return fail(kExitInterrupted, path, "interrupted", "nothing was written");

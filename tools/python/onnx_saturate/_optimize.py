@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # What goes to the compiled part in another form, or does not go there.
 _APART = {
-    "external_data", "external_data_threshold", "skip_rules", "progress", "base_dir", "assume", "no_assume", "not_assumed", "cost", "rules",
+    "external_data", "external_data_threshold", "external_data_format", "skip_rules", "progress", "base_dir", "assume", "no_assume", "not_assumed", "cost", "rules",
     "judge", "onnxruntime", "runtime", "custom_op_library",
 }  # fmt: skip
 
@@ -178,7 +178,9 @@ def save(model: _core.Model, output: Path, options: Mapping[str, Any]) -> None:
     given = checked(options)
     if wrong := _core.wrong_result(text("output", output)):
         raise OptionError(f"output: {wrong}")
-    model.save(text("output", output), given.get("external_data", False), given.get("external_data_threshold", 1024))
+    model.save(
+        text("output", output), given.get("external_data", False), given.get("external_data_threshold", 1024), given.get("external_data_format", "")
+    )
 
 
 if TYPE_CHECKING:

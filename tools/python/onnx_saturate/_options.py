@@ -136,6 +136,8 @@ class Options(TypedDict, total=False):
     """With `output`: write weights to `<output>.data` even where the input has them inline (False)."""
     external_data_threshold: int
     """With `output`: smallest tensor to write there (1024 bytes)."""
+    external_data_format: str
+    """With `output`: as `external_data`, in this format: "raw" (`<output>.data`) or "safetensors" (`<output>.safetensors`) (as the model's)."""
 
 
 def describe(names: Iterable[str] = ()) -> str:
@@ -306,7 +308,7 @@ def _progress(place: str, value: object) -> object:
 
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("target", "extractor", "base_dir", "onnxruntime", "runtime", "measured"), text),
+    **dict.fromkeys(("target", "extractor", "base_dir", "onnxruntime", "runtime", "measured", "external_data_format"), text),
     **dict.fromkeys(("prefer", "skip_rules", "skip_fusions", "assume", "no_assume", "not_assumed", "custom_op_library", "judge"), texts),
     **dict.fromkeys(("iterations", "memory_limit", "max_memory", "external_data_threshold", "seed"), whole),
     **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack", "measure", "max_growth"), number),

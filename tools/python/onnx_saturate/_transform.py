@@ -51,8 +51,8 @@ def transform(model: ModelLike, passes: Passes, output: Path | None = None, **op
 
     `passes` is a list of names and of dicts such as `{"pass": "rename_inputs", "names": {"old": "new"}}`, a name alone, or surgeries of
     Olive. Each pass states how its result is verified, and what fails raises `VerificationError`. Of the options: `verify`, `rtol`,
-    `atol`, `steps`, `seed`, `inputs`, `time_limit`, `max_memory`, `threads`, `runtime`, `custom_op_library`, `base_dir`, and with `output` `external_data` and
-    `external_data_threshold`.
+    `atol`, `steps`, `seed`, `inputs`, `time_limit`, `max_memory`, `threads`, `runtime`, `custom_op_library`, `base_dir`, and with `output` `external_data`,
+    `external_data_threshold` and `external_data_format`.
 
     >>> onnx_saturate.transform(model, [{"pass": "expose", "values": ["hidden"]}, "strip_metadata"])
     """

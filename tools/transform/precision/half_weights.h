@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "onnx_bridge/file/scratch_file.h"
+#include "onnx_bridge/file/data/scratch_file.h"
 #include "onnx_bridge/model/tensor.h"
 
 namespace saturate {

@@ -1,4 +1,4 @@
-#include "onnx_bridge/file/scratch_file.h"
+#include "onnx_bridge/file/data/scratch_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "onnx_bridge/file/external_data.h"
+#include "onnx_bridge/file/data/external_data.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -18,6 +18,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/file/mapped_files.h"
 #include "onnx_bridge/file/output_file.h"
+#include "onnx_bridge/file/data/safetensors.h"
 
 namespace saturate {
 namespace {
@@ -121,13 +122,14 @@ absl::Status copy_by_buffer(int from, std::uint64_t offset, int to, std::uint64_
 // save_model gives data a second name for a moment, and may be killed then: both names follow the model's, in one folder, and there is no
 // third one elsewhere.
 bool is_own_second_name(int folder, const std::string& location, const struct stat& info) {
-  if (info.st_nlink != 2 || !location.ends_with(".data")) return false;
-  std::string model = location.substr(0, location.size() - 5);
+  const DataFormat format = format_of(location);
+  if (info.st_nlink != 2 || !location.ends_with(suffix_of(format))) return false;
+  std::string model = location.substr(0, location.size() - suffix_of(format).size());
   const std::size_t dot = model.rfind('.');
   if (dot != std::string::npos && dot + 1 < model.size() && model.find_first_not_of("0123456789", dot + 1) == std::string::npos)
     model.resize(dot);
   for (int number = 1; number < kMostDataNames; ++number) {
-    const std::string other = data_name(model, number);
+    const std::string other = data_name(model, number, format);
     struct stat found {};
     if (other != location && ::fstatat(folder, other.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && same_file(found, info)) return true;
   }
@@ -230,19 +232,32 @@ absl::StatusOr<Tensor> ExternalFiles::map(const ExternalReference& reference, DT
   return tensor;
 }
 
-DataFilePlan::Place DataFilePlan::place(const Tensor& tensor) {
+DataFilePlan::Place DataFilePlan::place(const Tensor& tensor, const std::string& name) {
   const FileRange* from = tensor.file_range().get();
   const std::uint64_t length = from ? from->length : tensor.bytes().size();
   const auto key =
       from ? std::tuple(from->path, from->offset, length)
            : std::tuple(std::string(), static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(tensor.bytes().data())), length);
-  if (const auto it = known_.find(key); it != known_.end() && length > 0) return it->second;
+  if (const auto it = known_.find(key); it != known_.end() && length > 0) return chunks_[it->second].place;
+  if (!front_.empty()) return {front_.size(), 0};  // one without data
   const std::uint64_t alignment = length >= kBig ? kPage : kSmallAlignment;
   const Place place{(end_ + alignment - 1) / alignment * alignment, length};
   end_ = place.offset + length;
-  chunks_.push_back({tensor, place});
-  known_.emplace(key, place);
+  known_.emplace(key, chunks_.size());
+  chunks_.push_back({tensor, place, name});
   return place;
+}
+
+void DataFilePlan::lay_out() {
+  if (format_ != DataFormat::kSafetensors || chunks_.empty()) return;
+  std::vector<SafetensorsEntry> entries;
+  for (const Chunk& c : chunks_) entries.push_back({c.name, c.tensor.dtype(), c.tensor.dims(), c.place.length});
+  front_ = lay_out_safetensors(entries);
+  end_ = front_.size();
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    chunks_[i].place.offset = entries[i].offset;
+    end_ = std::max(end_, entries[i].offset + entries[i].bytes);
+  }
 }
 
 namespace {
@@ -293,8 +308,9 @@ absl::Status copy_file(const FileRange& from, int to, const std::string& name_fo
   return copy_range(from, to, 0, name_for_errors, cancel);
 }
 
-std::string data_name(const std::string& model, int number) {
-  return number < 2 ? model + ".data" : fmt::format("{}.{}.data", model, number);
+std::string data_name(const std::string& model, int number, DataFormat format) {
+  const std::string_view suffix = suffix_of(format);
+  return number < 2 ? fmt::format("{}{}", model, suffix) : fmt::format("{}.{}{}", model, number, suffix);
 }
 
 absl::Status DataFilePlan::write(int fd, const std::string& name, const std::atomic<bool>* cancel) const {
@@ -309,6 +325,7 @@ absl::Status DataFilePlan::write(int fd, const std::string& name, const std::ato
         fmt::format("{}: cannot write {} bytes: the file system has {} left", name, needed, room.f_bavail * room.f_frsize));
   if (::ftruncate(fd, static_cast<off_t>(end_)) != 0)
     return absl::UnavailableError(fmt::format("{}: cannot write {} bytes: {}", name, end_, std::strerror(errno)));
+  if (absl::Status s = write_fully(fd, front_, name); !s.ok()) return s;
   for (const Chunk& c : chunks_) {
     const FileRange* from = c.tensor.file_range().get();
     if (from && from->fd >= 0) {

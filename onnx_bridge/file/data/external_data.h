@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "onnx_bridge/model/data_format.h"
 #include "onnx_bridge/model/tensor.h"
 
 namespace saturate {
@@ -46,18 +47,20 @@ class ExternalFiles {
 // Holes stay holes, and the file system shares the bytes where it can. kCancelled once `cancel` is set.
 absl::Status copy_file(const FileRange& from, int to, const std::string& name_for_errors, const std::atomic<bool>* cancel = nullptr);
 
-// `<model>.data`, `<model>.2.data`, ...: the names that save_model gives the data of a model.
-std::string data_name(const std::string& model, int number);
+// `<model>.data`, `<model>.2.data`, ...: the names that save_model gives the data of a model; those of safetensors end so.
+std::string data_name(const std::string& model, int number, DataFormat format);
 
 // Collects the tensors that go to a new data file and writes them: file to file where they came from a file, else from memory.
 class DataFilePlan {
  public:
-  explicit DataFilePlan(std::string location) : location_(std::move(location)) {}
+  explicit DataFilePlan(std::string location, DataFormat format = DataFormat::kRaw) : location_(std::move(location)), format_(format) {}
   struct Place {
     std::uint64_t offset = 0, length = 0;
   };
-  // The same data (same file range or same memory) is stored once.
-  Place place(const Tensor& tensor);
+  // The same data (same file range or same memory) is stored once, under its first name.
+  Place place(const Tensor& tensor, const std::string& name);
+  // All tensors are known: gives those of safetensors their places. place() then tells them, and takes no others.
+  void lay_out();
   const std::string& location() const { return location_; }
   bool empty() const { return chunks_.empty(); }
   std::uint64_t size() const { return end_; }
@@ -70,11 +73,14 @@ class DataFilePlan {
   struct Chunk {
     Tensor tensor;
     Place place;
+    std::string name;
   };
   std::string location_;
+  DataFormat format_;
+  std::string front_;  // of the file, before the data
   std::uint64_t end_ = 0;
   std::vector<Chunk> chunks_;
-  std::map<std::tuple<std::string, std::uint64_t, std::uint64_t>, Place> known_;
+  std::map<std::tuple<std::string, std::uint64_t, std::uint64_t>, std::size_t> known_;  // number of a chunk
 };
 
 }  // namespace saturate
