@@ -1,6 +1,7 @@
 #include "onnx_bridge/convert/lower.h"
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "onnx_bridge/convert/body_facts.h"
 #include "onnx_bridge/convert/calls.h"
 #include "onnx_bridge/convert/disputed.h"
+#include "onnx_bridge/convert/flex_attention.h"
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/file/sparse.h"
 #include "onnx_bridge/file/text/model.h"
@@ -22,6 +24,7 @@ namespace saturate {
 namespace {
 
 constexpr int kMaxCallDepth = 32;
+constexpr std::int64_t kShapeOfAxes = 15;        // the opset from which a Shape takes some axes alone
 constexpr std::int64_t kMaxIterations = 16;      // of a Loop that is unrolled
 constexpr std::size_t kMaxUnrolledNodes = 1024;  // and of nodes that this makes
 
@@ -258,8 +261,11 @@ class Lowerer {
       for (const Facts& f : copies) facts.push_back(&f);
       canonical = to_canonical(node, opset, facts, g_.dims(), fmt::format("{}/c", node.outputs.empty() ? node.name : node.outputs[0]));
     }
-    if (canonical && canonical->nodes.size() == 1 && !is_training(canonical->nodes[0], source.inputs))
-      return lower_canonical_single(canonical->nodes[0], *canonical, node, outputs, scope, source);
+    const bool is_attention = node.domain == "ai.onnx.preview" && node.op_type == "FlexAttention" && depth < kMaxCallDepth;
+    if (canonical && canonical->nodes.size() == 1 && !is_training(canonical->nodes[0], source.inputs)) {
+      const absl::Status lowered = lower_canonical_single(canonical->nodes[0], *canonical, node, outputs, scope, source);
+      return lowered.ok() && is_attention ? unite_attention(node, scope, source, depth) : lowered;
+    }
     const bool kept = function && options_.kept.contains({node.domain, node.op_type});
     if (kept) return lower_kept(*function, node, opset, outputs, scope, source);
     if (!random && is_named(node)) {
@@ -270,6 +276,7 @@ class Lowerer {
     if (canonical && canonical->nodes.size() > 1) return unite_expansion(*canonical, node, outputs, source);
     if (function && options_.inline_functions && depth < kMaxCallDepth) return unite_body(*function, node, source, depth);
     if (node.domain.empty() && node.op_type == "If" && depth < kMaxCallDepth) return unite_branch(node, scope, source, depth);
+    if (is_attention) return unite_attention(node, scope, source, depth);
     if (node.domain.empty() && node.op_type == "Loop" && depth < kMaxCallDepth) return unite_iterations(node, scope, source, depth);
     return absl::OkStatus();
   }
@@ -524,6 +531,34 @@ class Lowerer {
     return absl::OkStatus();
   }
 
+  // A FlexAttention is what it computes, with the nodes of the graphs that change its scores or probabilities inside.
+  absl::Status unite_attention(const Node& node, const Scope& scope, const Source& source, int depth) {
+    if (model_.opset("") < kShapeOfAxes) return absl::OkStatus();
+    const auto body = flex_attention_body(node, g_.facts(source.inputs[0]), g_.facts(source.inputs[1]), g_.dims());
+    if (!body) return absl::OkStatus();
+    Scope local = scope;
+    for (std::size_t i = 0; i < 3; ++i) local[std::array{body->kQuery, body->kKey, body->kValue}[i]] = source.inputs[i];
+    for (const auto& [name, value] : body->constants) local[name] = g_.constant(value);
+    const auto lower_all = [&](const std::vector<Node>& nodes) {
+      return std::all_of(nodes.begin(), nodes.end(), [&](const Node& n) {
+        return lower_part(n, model_.opset_imports, local, {n.outputs.begin(), n.outputs.end()}, depth);
+      });
+    };
+    const auto change = [&](const char* by, const char* value) {
+      const Graph* graph = graph_attribute(node, by);
+      if (!graph) return true;
+      if (graph->inputs.size() != 1 || graph->outputs.size() != 1) return false;
+      local[graph->inputs[0].name] = local.at(value);
+      if (!lower_inside(*graph, local, model_.opset_imports, depth)) return false;
+      local[value] = local.at(graph->outputs[0].name);
+      return true;
+    };
+    if (lower_all(body->scores) && change("score_mod", body->kScores) && lower_all(body->probabilities) &&
+        change("prob_mod", body->kProbabilities) && lower_all(body->result))
+      unite_outputs(source, {local.at(body->kResult)});
+    return absl::OkStatus();
+  }
+
   const Model& model_;
   const FunctionIndex functions_;
   OnnxEGraph& g_;
@@ -535,32 +570,6 @@ class Lowerer {
 };
 
 }  // namespace
-
-Captured captured_value(const OnnxEGraph& outside, Id id, DimTable& dims) {
-  const Facts& known = outside.facts(id);
-  Captured out;
-  out.facts.kind = known.kind;
-  out.facts.dtype = known.dtype;
-  if (known.kind != Facts::Kind::kTensor) return out;
-  const auto imported = [&](const std::optional<std::vector<Dim>>& list) {
-    std::optional<std::vector<Dim>> here;
-    if (list) here.emplace();
-    for (const Dim d : list.value_or(std::vector<Dim>{})) here->push_back(dims.imported(outside.dims(), d));
-    return here;
-  };
-  out.facts.shape = imported(known.shape);
-  out.facts.content = imported(known.content);
-  if (known.counts_from) out.facts.counts_from = dims.imported(outside.dims(), *known.counts_from);
-  if (known.constant) out.constant = known.value ? known.value : outside.value(id);
-  return out;
-}
-
-std::map<std::string, Captured> capture(const Graph& body, const OnnxEGraph& outside, const Lowered& values, DimTable& dims) {
-  std::map<std::string, Captured> out;
-  for (const std::string& name : captured_names(body))
-    if (const auto it = values.values.find(name); it != values.values.end()) out[name] = captured_value(outside, it->second, dims);
-  return out;
-}
 
 std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id> children) {
   std::vector<Id> key{op};

@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "onnx_bridge/convert/captured.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
 #include "onnx_bridge/model/model.h"
 
@@ -42,15 +43,6 @@ struct Lowered {
   std::size_t known_by_declaration = 0;                            // values of whose types nothing is known but what the model declares
   std::vector<std::pair<const Node*, std::string_view>> disputes;  // nodes that stay as they are, and why (disputed.h)
 };
-
-// What the e-graph of a body (of If, Loop, Scan) is told of a value outside.
-struct Captured {
-  Facts facts;
-  std::optional<Tensor> constant;
-};
-Captured captured_value(const OnnxEGraph& outside, Id id, DimTable& dims);
-// What a body captures of the graph around it, by name; `dims` are the body's. Computed constants are known up to 64 KiB.
-std::map<std::string, Captured> capture(const Graph& body, const OnnxEGraph& outside, const Lowered& values, DimTable& dims);
 
 using OperatorName = std::pair<std::string, std::string>;  // domain, operator
 

@@ -1,0 +1,29 @@
+// FlexAttention-1 of ai.onnx.preview (ONNX Operators), spelled out around the graphs that change its scores and probabilities.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "onnx_bridge/facts/facts.h"
+#include "onnx_bridge/model/model.h"
+
+namespace saturate {
+
+// Nodes of ai.onnx from opset 18 on. They read `query`, `key` and `value`; names of values are a few words with a leading space, which no
+// graph beside them is likely to have.
+struct FlexAttentionBody {
+  std::vector<std::pair<std::string, Tensor>> constants;
+  std::vector<Node> scores;         // makes `scores`
+  std::vector<Node> probabilities;  // of `scores`, perhaps changed: `probabilities`
+  std::vector<Node> result;         // of `probabilities`, perhaps changed: `result`
+
+  static constexpr const char *kQuery = " query", *kKey = " key", *kValue = " value", *kScores = " scores",
+                              *kProbabilities = " probabilities", *kResult = " result";
+};
+
+// nullopt where dtypes or ranks are not known, or not those of the operator.
+std::optional<FlexAttentionBody> flex_attention_body(const Node& node, const Facts& query, const Facts& key, const DimTable& dims);
+
+}  // namespace saturate
