@@ -41,12 +41,14 @@ std::string change_of(const Prediction& p, std::string_view space) {
   return fmt::format("{0}{2}to{2}{1}{2}%; ", percent(most < 1 ? most : least), percent(most < 1 ? least : most), space);
 }
 
+constexpr std::string_view kRunsNowhere = "the model as it came can't run there";
 constexpr std::size_t kMostSizes = 4;  // symbols that are named
 
 }  // namespace
 
 Prediction prediction_of(const OptimizeReport& r) {
-  return {r.cost_before, r.cost_after, r.cost_ratio, r.cost_model, r.cost_unit, r.target, r.assumed_sizes, r.cost_points};
+  return {r.cost_before, r.cost_after, r.cost_ratio, r.cost_model, r.cost_unit, r.target, r.assumed_sizes, r.cost_points,
+          r.refused_before.value_or(0) <= r.refused_after.value_or(0)};
 }
 
 absl::StatusOr<AtLoad> predicted_price(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
@@ -90,6 +92,7 @@ std::string sizes_text(const AssumedSizes& assumed, const std::vector<CostPoint>
 }
 
 std::string brief_prediction(const Prediction& p) {
+  if (!p.original_runs) return fmt::format("{} predicted ({})", cost_text(p.after, p.unit), kRunsNowhere);
   const auto [before, after] = cost_texts(p.before, p.after, p.unit);
   std::string change = change_of(p, " ");
   if (change.empty()) return fmt::format("{} predicted", after);
@@ -100,8 +103,11 @@ std::string brief_prediction(const Prediction& p) {
 
 std::string predicted_text(const Prediction& p, std::string_view space) {
   if (p.unit == "operators") return fmt::format("no times predicted (--cost {} counts operators; {})", p.cost_model, p.target);
-  const Scale scale = scale_of(p.before, p.unit);
+  const Scale scale = scale_of(p.original_runs ? p.before : p.after, p.unit);
   const std::string sizes = sizes_text(p.assumed, p.given), unit = scale.unit.empty() ? "" : fmt::format("{} ", scale.unit);
+  if (!p.original_runs)
+    return fmt::format("{} {}predicted ({}; {}{}{})", digits(p.after * scale.factor), unit, kRunsNowhere, p.target,
+                       sizes.empty() ? "" : "; ", sizes);
   return fmt::format("{} -> {} {}predicted ({}{}{}{})", digits(p.before * scale.factor), digits(p.after * scale.factor), unit,
                      change_of(p, space), p.target, sizes.empty() ? "" : "; ", sizes);
 }

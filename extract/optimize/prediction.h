@@ -27,6 +27,7 @@ struct Prediction {
   std::string cost_model, unit, target;            // CostModel::unit()
   AssumedSizes assumed;
   std::vector<CostPoint> given;  // sizes of the user
+  bool original_runs = true;     // where the target has kernels for the model as it came; else its time is that of nothing
 };
 Prediction prediction_of(const OptimizeReport& report);
 

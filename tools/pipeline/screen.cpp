@@ -82,7 +82,7 @@ void add_prediction(const OptimizeReport& r, ScreenLines& lines) {
     return;
   }
   const std::string costs = brief_prediction(p), sizes = brief_sizes(r);
-  const bool assumed = !r.assumed_sizes.empty(), same = p.before == p.after;
+  const bool assumed = !r.assumed_sizes.empty(), same = p.original_runs && p.before == p.after;
   const auto at = [&](const std::string& what) { return fmt::format("{} at {}{}", costs, what, same ? ", as before" : ""); };
   ScreenTexts texts;
   if (!sizes.empty())
