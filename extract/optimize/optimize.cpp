@@ -562,7 +562,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
                   target.newest_opset_with(report.before.operators),
                   report.assumed_sizes,
                   report.seconds,
-                  options.provenance || options.annotate || has_metadata(model)};
+                  options.provenance || options.annotate || has_metadata(model) || names_devices(model)};
 
   try {
     return optimized(model, task, result);

@@ -116,6 +116,7 @@ struct Provenance {
   struct Replaced {
     std::string name, op_type, output;  // name: the output's where it has none
     Metadata metadata;
+    Devices devices;
   };
   // Nodes of the model that are gone and whose work it does, in the model's order. A node that several new ones replace together is named
   // by each of them. Of a kept node: those that computed the same value.

@@ -47,8 +47,9 @@ constexpr std::size_t kMostSizes = 4;  // symbols that are named
 }  // namespace
 
 Prediction prediction_of(const OptimizeReport& r) {
-  return {r.cost_before, r.cost_after, r.cost_ratio, r.cost_model, r.cost_unit, r.target, r.assumed_sizes, r.cost_points,
-          r.refused_before.value_or(0) <= r.refused_after.value_or(0)};
+  return {r.cost_before,   r.cost_after,  r.cost_ratio,
+          r.cost_model,    r.cost_unit,   r.target,
+          r.assumed_sizes, r.cost_points, r.refused_before.value_or(0) <= r.refused_after.value_or(0)};
 }
 
 absl::StatusOr<AtLoad> predicted_price(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,

@@ -59,8 +59,8 @@ class Replacements {
  private:
   static std::shared_ptr<const Provenance::Replaced> told(const Node& node) {
     const std::string output = first_output(node);
-    return std::make_shared<Provenance::Replaced>(
-        Provenance::Replaced{node.name.empty() ? output : node.name, qualified_name(node.domain, node.op_type), output, metadata_of(node)});
+    return std::make_shared<Provenance::Replaced>(Provenance::Replaced{
+        node.name.empty() ? output : node.name, qualified_name(node.domain, node.op_type), output, metadata_of(node), devices_of(node)});
   }
 
   void collect_sources() {
@@ -222,6 +222,14 @@ std::string names_of(const std::vector<std::shared_ptr<const Provenance::Replace
   return out;
 }
 
+// A new node runs where all did whose work it does; where they differ, nobody said where it runs.
+void set_devices(const Provenance& p, Node& node) {
+  if (node.origin || p.replaces.empty() || p.replaces[0]->devices.empty()) return;
+  const Devices& first = p.replaces[0]->devices;
+  if (std::all_of(p.replaces.begin(), p.replaces.end(), [&](const auto& replaced) { return replaced->devices == first; }))
+    node.devices = std::make_shared<const Devices>(first);
+}
+
 }  // namespace
 
 std::vector<Provenance> provenance(const Grown& grown, std::span<const WrittenNode> written) {
@@ -255,6 +263,7 @@ std::size_t merge_metadata(std::span<const Provenance> provenance, bool annotate
     for (const std::string& value : p.values) {
       const auto node = by_value.find(value);
       if (node == by_value.end()) continue;
+      set_devices(p, *node->second);
       const Metadata own = metadata_of(*node->second);
       Merged merged(own);
       for (const auto& replaced : p.replaces) merged.add(replaced->metadata);

@@ -69,6 +69,9 @@ absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t thre
 std::string print_model_text(const Model& model);
 // Sets the value of a key of the model's metadata_props.
 void set_metadata(Model& model, const std::string& key, const std::string& value);
+// Whether the model names devices; and those of a node.
+bool names_devices(const Model& model);
+Devices devices_of(const Node& node);
 // metadata_props of a node, as they would be written.
 Metadata metadata_of(const Node& node);
 

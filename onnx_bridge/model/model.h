@@ -110,6 +110,8 @@ inline bool one_of(std::string_view name, std::initializer_list<std::string_view
 
 // metadata_props by key.
 using Metadata = std::map<std::string, std::string>;
+// On which devices a node runs, and in which stage: NodeProto.device_configurations (IR 11) as messages, without shards of tensors.
+using Devices = std::vector<std::string>;
 
 struct Node {
   std::string name, op_type, domain, overload;  // domain "" for ai.onnx (normalized on load)
@@ -117,6 +119,7 @@ struct Node {
   std::vector<Attribute> attributes;
   std::shared_ptr<const void> origin;             // onnx.NodeProto; written back as it is, but for renamed inputs and outputs
   std::shared_ptr<const Metadata> metadata = {};  // in place of what `origin` has; null: that
+  std::shared_ptr<const Devices> devices = {};    // of a node without `origin`
 };
 
 // The first output that has a name; "" where none has.

@@ -141,6 +141,17 @@ std::size_t offset_after(std::string_view wire, int last) {
   return at;
 }
 
+std::string without_field(std::string_view wire, int number) {
+  std::string out;
+  for (std::size_t at = 0; at < wire.size();) {
+    const auto field = read_field(wire, at);
+    if (!field) break;
+    if (field->number != number) out += wire.substr(at, field->end - at);
+    at = field->end;
+  }
+  return out;
+}
+
 void append_bytes_field(std::string& wire, int number, std::string_view payload) {
   append_varint(wire, static_cast<std::uint64_t>(number) << 3 | 2);
   append_varint(wire, payload.size());

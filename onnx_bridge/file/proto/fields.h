@@ -28,6 +28,8 @@ std::optional<WireField> read_field(std::string_view wire, std::size_t at);
 // Offset of the first field with a number above `last` in a message written in order of numbers.
 std::size_t offset_after(std::string_view wire, int last);
 void append_bytes_field(std::string& wire, int number, std::string_view payload);
+// A message without the fields of a number.
+std::string without_field(std::string_view wire, int number);
 
 template <typename M>
 inline constexpr bool kFull = std::is_base_of_v<google::protobuf::Message, M>;
@@ -108,6 +110,35 @@ void add_metadata(N* node, const Metadata& metadata) {
     else
       add_unknown_bytes(node, kNodeMetadata, entry.SerializeAsString());
   }
+}
+
+// NodeProto.device_configurations and ModelProto.configuration (IR 11); NodeDeviceConfigurationProto.sharding_spec.
+inline constexpr int kNodeDevices = 10, kModelDevices = 26, kShards = 2;
+template <typename N>
+Devices devices_of(const N& node) {
+  Devices out;
+  if constexpr (requires { node.device_configurations(); }) {
+    for (const auto& one : node.device_configurations()) out.push_back(without_field(one.SerializeAsString(), kShards));
+  } else {
+    for (const std::string_view payload : unknown_bytes(node, kNodeDevices)) out.push_back(without_field(payload, kShards));
+  }
+  return out;
+}
+template <typename N>
+void add_devices(N* node, const Devices& devices) {
+  for (const std::string& one : devices) {
+    if constexpr (requires { node->add_device_configurations(); })
+      node->add_device_configurations()->ParseFromString(one);
+    else
+      add_unknown_bytes(node, kNodeDevices, one);
+  }
+}
+template <typename M>
+bool names_devices(const M& model) {
+  if constexpr (requires { model.configuration_size(); })
+    return model.configuration_size() > 0;
+  else
+    return !unknown_bytes(model, kModelDevices).empty();
 }
 
 // Whether the message itself holds a tensor's elements, as raw_data or in a typed field.

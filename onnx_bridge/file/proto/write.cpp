@@ -216,6 +216,7 @@ const onnx::NodeProto* Writer::message(const Node& node) {
     set_overload(out, node.overload);
     for (const Attribute& a : node.attributes) write(a, out->add_attribute());
     if (node.metadata) add_metadata(out, *node.metadata);
+    if (node.devices) add_devices(out, *node.devices);
     return out;
   }
   if (node.metadata) {
@@ -482,6 +483,15 @@ void set_metadata(Model& model, const std::string& key, const std::string& value
   entry->set_key(key);
   entry->set_value(value);
   model.origin = std::move(changed);
+}
+
+Devices devices_of(const Node& node) {
+  if (node.devices) return *node.devices;
+  return node.origin ? proto::devices_of(*static_cast<const onnx::NodeProto*>(node.origin.get())) : Devices();
+}
+
+bool names_devices(const Model& model) {
+  return model.origin && proto::names_devices(*static_cast<const onnx::ModelProto*>(model.origin.get()));
 }
 
 Metadata metadata_of(const Node& node) {
