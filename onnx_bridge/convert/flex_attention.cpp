@@ -8,6 +8,8 @@ namespace {
 
 using Body = FlexAttentionBody;
 
+constexpr std::int64_t kShapeOfAxes = 15;  // the opset from which a Shape takes some axes alone
+
 class BodyWriter {
  public:
   explicit BodyWriter(Body& body) : body_(body) {}
@@ -68,8 +70,15 @@ std::string scale_of(const Node& node, DType precision, BodyWriter& write) {
 
 }  // namespace
 
-std::optional<FlexAttentionBody> flex_attention_body(const Node& node, const Facts& query, const Facts& key, const DimTable& dims) {
-  if (!is_of_four_axes(query) || !is_of_four_axes(key) || node.inputs.size() != 3 || node.outputs.size() != 1) return std::nullopt;
+bool is_flex_attention(const Node& node) {
+  return node.domain == "ai.onnx.preview" && node.op_type == "FlexAttention" && node.inputs.size() == 3 && node.outputs.size() == 1;
+}
+
+std::optional<FlexAttentionBody> flex_attention_body(const Node& node, const Facts& query, const Facts& key, const DimTable& dims,
+                                                     const std::map<std::string, std::int64_t>& opsets) {
+  const auto version = opsets.find("");
+  if (version == opsets.end() || version->second < kShapeOfAxes) return std::nullopt;
+  if (!is_of_four_axes(query) || !is_of_four_axes(key)) return std::nullopt;
   const DType dtype = query.dtype, precision = precision_of(node, dtype);
   if (!is_floating(precision) || bit_width(precision) < 16) return std::nullopt;
   const bool shared = !dims.equal((*query.shape)[1], (*key.shape)[1]);

@@ -1,6 +1,7 @@
 // FlexAttention-1 of ai.onnx.preview (ONNX Operators), spelled out around the graphs that change its scores and probabilities.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,7 +12,7 @@
 
 namespace saturate {
 
-// Nodes of ai.onnx from opset 18 on. They read `query`, `key` and `value`; names of values are a few words with a leading space, which no
+// Nodes of ai.onnx from opset 15 on. They read `query`, `key` and `value`; names of values are a few words with a leading space, which no
 // graph beside them is likely to have.
 struct FlexAttentionBody {
   std::vector<std::pair<std::string, Tensor>> constants;
@@ -23,7 +24,9 @@ struct FlexAttentionBody {
                               *kProbabilities = " probabilities", *kResult = " result";
 };
 
-// nullopt where dtypes or ranks are not known, or not those of the operator.
-std::optional<FlexAttentionBody> flex_attention_body(const Node& node, const Facts& query, const Facts& key, const DimTable& dims);
+bool is_flex_attention(const Node& node);
+// Of such a node; nullopt where dtypes or ranks are not known, or not those of the operator, or the opset is too old.
+std::optional<FlexAttentionBody> flex_attention_body(const Node& node, const Facts& query, const Facts& key, const DimTable& dims,
+                                                     const std::map<std::string, std::int64_t>& opsets);
 
 }  // namespace saturate

@@ -24,7 +24,6 @@ namespace saturate {
 namespace {
 
 constexpr int kMaxCallDepth = 32;
-constexpr std::int64_t kShapeOfAxes = 15;        // the opset from which a Shape takes some axes alone
 constexpr std::int64_t kMaxIterations = 16;      // of a Loop that is unrolled
 constexpr std::size_t kMaxUnrolledNodes = 1024;  // and of nodes that this makes
 
@@ -261,10 +260,9 @@ class Lowerer {
       for (const Facts& f : copies) facts.push_back(&f);
       canonical = to_canonical(node, opset, facts, g_.dims(), fmt::format("{}/c", node.outputs.empty() ? node.name : node.outputs[0]));
     }
-    const bool is_attention = node.domain == "ai.onnx.preview" && node.op_type == "FlexAttention" && depth < kMaxCallDepth;
     if (canonical && canonical->nodes.size() == 1 && !is_training(canonical->nodes[0], source.inputs)) {
       const absl::Status lowered = lower_canonical_single(canonical->nodes[0], *canonical, node, outputs, scope, source);
-      return lowered.ok() && is_attention ? unite_attention(node, scope, source, depth) : lowered;
+      return lowered.ok() && is_flex_attention(node) ? unite_attention(node, scope, source, depth) : lowered;
     }
     const bool kept = function && options_.kept.contains({node.domain, node.op_type});
     if (kept) return lower_kept(*function, node, opset, outputs, scope, source);
@@ -276,7 +274,7 @@ class Lowerer {
     if (canonical && canonical->nodes.size() > 1) return unite_expansion(*canonical, node, outputs, source);
     if (function && options_.inline_functions && depth < kMaxCallDepth) return unite_body(*function, node, source, depth);
     if (node.domain.empty() && node.op_type == "If" && depth < kMaxCallDepth) return unite_branch(node, scope, source, depth);
-    if (is_attention) return unite_attention(node, scope, source, depth);
+    if (is_flex_attention(node)) return unite_attention(node, scope, source, depth);
     if (node.domain.empty() && node.op_type == "Loop" && depth < kMaxCallDepth) return unite_iterations(node, scope, source, depth);
     return absl::OkStatus();
   }
@@ -448,6 +446,11 @@ class Lowerer {
     out_.owned_nodes.push_back(std::make_shared<Node>(std::move(part)));
     const Node& node = *out_.owned_nodes.back();
     if (!has_body(node.attributes)) return lower_node(node, opsets, local, used, false, depth + 1).ok();
+    if (is_flex_attention(node)) {
+      const auto made = attention_of(node, local, opsets, depth + 1);
+      if (made) define(local, node.outputs[0], *made);
+      return made.has_value();
+    }
     if (!node.domain.empty() || node.op_type != "If" || node.inputs.size() != 1 || depth >= kMaxCallDepth) return false;
     const auto condition = local.find(node.inputs[0]);
     const auto taken = condition == local.end() ? std::nullopt : truth(condition->second);
@@ -531,31 +534,35 @@ class Lowerer {
     return absl::OkStatus();
   }
 
-  // A FlexAttention is what it computes, with the nodes of the graphs that change its scores or probabilities inside.
-  absl::Status unite_attention(const Node& node, const Scope& scope, const Source& source, int depth) {
-    if (model_.opset("") < kShapeOfAxes) return absl::OkStatus();
-    const auto body = flex_attention_body(node, g_.facts(source.inputs[0]), g_.facts(source.inputs[1]), g_.dims());
-    if (!body) return absl::OkStatus();
-    Scope local = scope;
-    for (std::size_t i = 0; i < 3; ++i) local[std::array{body->kQuery, body->kKey, body->kValue}[i]] = source.inputs[i];
+  // What a FlexAttention computes, with the nodes of the graphs that change its scores or probabilities inside.
+  std::optional<Id> attention_of(const Node& node, Scope local, const Opsets& opsets, int depth) {
+    const std::array names{FlexAttentionBody::kQuery, FlexAttentionBody::kKey, FlexAttentionBody::kValue};
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (!local.contains(node.inputs[i])) return std::nullopt;
+      local[names[i]] = Id(local.at(node.inputs[i]));
+    }
+    const auto body = flex_attention_body(node, g_.facts(local[names[0]]), g_.facts(local[names[1]]), g_.dims(), opsets);
+    if (!body || depth >= kMaxCallDepth || functions_.called(node)) return std::nullopt;
     for (const auto& [name, value] : body->constants) local[name] = g_.constant(value);
     const auto lower_all = [&](const std::vector<Node>& nodes) {
-      return std::all_of(nodes.begin(), nodes.end(), [&](const Node& n) {
-        return lower_part(n, model_.opset_imports, local, {n.outputs.begin(), n.outputs.end()}, depth);
-      });
+      return std::ranges::all_of(nodes, [&](const Node& n) { return lower_part(n, opsets, local, {n.outputs[0]}, depth); });
     };
     const auto change = [&](const char* by, const char* value) {
       const Graph* graph = graph_attribute(node, by);
       if (!graph) return true;
       if (graph->inputs.size() != 1 || graph->outputs.size() != 1) return false;
-      local[graph->inputs[0].name] = local.at(value);
-      if (!lower_inside(*graph, local, model_.opset_imports, depth)) return false;
-      local[value] = local.at(graph->outputs[0].name);
+      local[graph->inputs[0].name] = Id(local.at(value));
+      if (!lower_inside(*graph, local, opsets, depth)) return false;
+      local[value] = Id(local.at(graph->outputs[0].name));
       return true;
     };
-    if (lower_all(body->scores) && change("score_mod", body->kScores) && lower_all(body->probabilities) &&
-        change("prob_mod", body->kProbabilities) && lower_all(body->result))
-      unite_outputs(source, {local.at(body->kResult)});
+    if (!lower_all(body->scores) || !change("score_mod", body->kScores) || !lower_all(body->probabilities)) return std::nullopt;
+    if (!change("prob_mod", body->kProbabilities) || !lower_all(body->result)) return std::nullopt;
+    return local.at(body->kResult);
+  }
+
+  absl::Status unite_attention(const Node& node, const Scope& scope, const Source& source, int depth) {
+    if (const auto made = attention_of(node, scope, model_.opset_imports, depth)) unite_outputs(source, {*made});
     return absl::OkStatus();
   }
 

@@ -93,6 +93,7 @@ def test_runs_where_there_is_no_kernel(tmp_path, case, target):
     onnx.save(made, tmp_path / "m.onnx")
     said = run_ok("m.onnx", "-o", "o.onnx", "--target", target, cwd=tmp_path).stdout
     assert "predicted (the model as it came can't run there)" in said and "->" not in next(line for line in said.splitlines() if "predicted" in line)
+    assert "can't run there" in run_ok("explain", "m.onnx", "--target", target, cwd=tmp_path).stdout
     after = onnx.load(tmp_path / "o.onnx")
     assert "FlexAttention" not in ops(after)
     if target.endswith("31") and case in FUSED:
@@ -119,3 +120,34 @@ def test_a_graph_that_draws_stays(tmp_path):
     onnx.save(model({"score_mod": drawn}), tmp_path / "m.onnx")
     run_ok("m.onnx", "-o", "o.onnx", "--target", "onnx", "--no-verify", cwd=tmp_path)
     assert ops(onnx.load(tmp_path / "o.onnx")) == ["FlexAttention"]
+
+
+def test_in_a_function(tmp_path):
+    """With a graph of its own the operator in a body kept the call from being written out."""
+    graph = change(("Relu", "x", "y", {}))
+    made = model({"score_mod": graph})
+    imports = [helper.make_opsetid("", 25), helper.make_opsetid("ai.onnx.preview", 1)]
+    made.functions.append(helper.make_function("own", "F", ["q", "k", "v"], ["o"], list(made.graph.node), imports))
+    del made.graph.node[:]
+    made.graph.node.append(helper.make_node("F", ["q", "k", "v"], ["o"], domain="own"))
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    onnx.save(made, tmp_path / "m.onnx")
+    run_ok("m.onnx", "-o", "o.onnx", "--target", "ort-cpu@1.31", cwd=tmp_path)
+    assert "Softmax" in ops(onnx.load(tmp_path / "o.onnx"))
+    session = ort.InferenceSession(tmp_path / "o.onnx", providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(1)
+    feeds = {n: rng.normal(size=(2, 4, 3, 8)).astype(np.float32) for n in "qkv"}
+    NUMPY[id(graph)] = lambda x, _: np.maximum(x, 0)
+    np.testing.assert_allclose(session.run(None, feeds)[0], expected({"score_mod": graph}, **feeds), rtol=0, atol=2e-6)
+
+
+def test_a_function_of_that_name_is_no_such_operator(tmp_path):
+    made = model({})
+    body = [helper.make_node("Sub", ["q", "k"], ["d"]), helper.make_node("Add", ["d", "v"], ["o"])]
+    made.functions.append(helper.make_function("ai.onnx.preview", "FlexAttention", ["q", "k", "v"], ["o"], body, [helper.make_opsetid("", 25)]))
+    onnx.save(made, tmp_path / "m.onnx")
+    run_ok("m.onnx", "-o", "o.onnx", "--target", "ort-cpu@1.31", cwd=tmp_path)
+    assert sorted(ops(onnx.load(tmp_path / "o.onnx"))) in (["Add", "Sub"], ["FlexAttention"])
+    feeds = {n: np.random.default_rng(1).normal(size=(2, 4, 3, 8)).astype(np.float32) for n in "qkv"}
+    session = ort.InferenceSession(tmp_path / "o.onnx", providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, feeds)[0], feeds["q"] - feeds["k"] + feeds["v"], atol=1e-6)
