@@ -16,9 +16,9 @@
 
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
+#include "onnx_bridge/file/data/safetensors.h"
 #include "onnx_bridge/file/mapped_files.h"
 #include "onnx_bridge/file/output_file.h"
-#include "onnx_bridge/file/data/safetensors.h"
 
 namespace saturate {
 namespace {
@@ -239,7 +239,10 @@ DataFilePlan::Place DataFilePlan::place(const Tensor& tensor, const std::string&
       from ? std::tuple(from->path, from->offset, length)
            : std::tuple(std::string(), static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(tensor.bytes().data())), length);
   if (const auto it = known_.find(key); it != known_.end() && length > 0) return chunks_[it->second].place;
-  if (!front_.empty()) return {front_.size(), 0};  // one without data
+  if (!front_.empty()) {
+    has_no_place_ = has_no_place_ || length > 0;
+    return {front_.size(), 0};
+  }
   const std::uint64_t alignment = length >= kBig ? kPage : kSmallAlignment;
   const Place place{(end_ + alignment - 1) / alignment * alignment, length};
   end_ = place.offset + length;
@@ -325,6 +328,7 @@ absl::Status DataFilePlan::write(int fd, const std::string& name, const std::ato
         fmt::format("{}: cannot write {} bytes: the file system has {} left", name, needed, room.f_bavail * room.f_frsize));
   if (::ftruncate(fd, static_cast<off_t>(end_)) != 0)
     return absl::UnavailableError(fmt::format("{}: cannot write {} bytes: {}", name, end_, std::strerror(errno)));
+  if (has_no_place_) return absl::InternalError(fmt::format("{}: a tensor came up after the file was laid out", name));
   if (absl::Status s = write_fully(fd, front_, name); !s.ok()) return s;
   for (const Chunk& c : chunks_) {
     const FileRange* from = c.tensor.file_range().get();

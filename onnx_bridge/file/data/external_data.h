@@ -59,7 +59,7 @@ class DataFilePlan {
   };
   // The same data (same file range or same memory) is stored once, under its first name.
   Place place(const Tensor& tensor, const std::string& name);
-  // All tensors are known: gives those of safetensors their places. place() then tells them, and takes no others.
+  // All tensors are known: gives those of safetensors their places. place() then tells them; after any other, write() fails.
   void lay_out();
   const std::string& location() const { return location_; }
   bool empty() const { return chunks_.empty(); }
@@ -77,7 +77,8 @@ class DataFilePlan {
   };
   std::string location_;
   DataFormat format_;
-  std::string front_;  // of the file, before the data
+  std::string front_;          // of the file, before the data
+  bool has_no_place_ = false;  // a tensor that was placed after lay_out() and has data
   std::uint64_t end_ = 0;
   std::vector<Chunk> chunks_;
   std::map<std::tuple<std::string, std::uint64_t, std::uint64_t>, std::size_t> known_;  // number of a chunk

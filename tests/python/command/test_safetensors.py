@@ -132,3 +132,11 @@ def test_the_package_writes_it(tmp_path):
     with pytest.raises(onnx_saturate.OptionError, match="external_data_format.*raw or safetensors"):
         onnx_saturate.optimize(DATA / "bart_encoder.onnx", tmp_path / "b.onnx", external_data_format="hdf5")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.onnx", "a.onnx.safetensors"]
+
+
+def test_slm_keeps_weights_inside_where_it_is_told(tmp_path):
+    """All of them are halves, and made anew, so that none lies in the file that the model had."""
+    onnx.save(onnx.load(DATA / "decoder.onnx"), tmp_path / "m.onnx", save_as_external_data=True, location="w.data", size_threshold=100)
+    run_ok("slm", "m.onnx", "-o", "o.onnx", "--dtype", "fp16", "--no-external-data", cwd=tmp_path)
+    run_ok("slm", "m.onnx", "-o", "p.onnx", "--dtype", "fp16", cwd=tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "o.onnx", "p.onnx", "p.onnx.data", "w.data"]

@@ -129,6 +129,7 @@ int slm_command(const SlmArgs& given) {
     stepping = step(args, *check, *model, result.model);
     if (const int code = judge(args, *stepping); code != kExitOk) return code;
   }
+  if (!args.external_data) result.model.external.reset();  // what lies in no file stays inside
   SaveOptions save;
   save.force_external = args.external_data;
   save.data_format = args.data_format;
