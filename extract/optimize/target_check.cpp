@@ -76,4 +76,13 @@ absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, cons
   return std::move(checker.found);
 }
 
+std::vector<Inexpressible> count_refused(const Model& original, const Model& result, const Target& target, OptimizeReport& report) {
+  if (!target.is_restricted()) return {};
+  if (const auto before = check_target(original, target); before.ok()) report.refused_before = before->size();
+  auto found = check_target(result, target);
+  if (!found.ok()) return {};
+  report.refused_after = found->size();
+  return *std::move(found);
+}
+
 }  // namespace saturate

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "extract/optimize/optimize.h"
 #include "extract/target/target.h"
 #include "onnx_bridge/model/model.h"
 
@@ -22,5 +23,8 @@ struct Inexpressible {
 
 // Every node of the graph and of the subgraphs in it, in their order. Calls of local functions are judged by the nodes of their bodies.
 absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, const Target& target);
+
+// Counts them in the model as it came and in the result; those of the result. Nothing where the target takes all there is.
+std::vector<Inexpressible> count_refused(const Model& original, const Model& result, const Target& target, OptimizeReport& report);
 
 }  // namespace saturate

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <set>
 
+#include "extract/optimize/target_check.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
@@ -186,6 +187,7 @@ absl::StatusOr<Summary> summarize(const Model& model, const Setup& setup, Optimi
   };
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
   if (!result.ok()) return result.status();
+  count_refused(model, result->model, setup.target, result->report);
   Summary out{std::move(result->report), {}};
   for (const char* name : kAsked) out.kinds.push_back(summary_of(reports[name], *find_kind(name), setup, options));
   out.kinds.push_back(convolutions(model, out.run, setup));

@@ -10,6 +10,7 @@
 #include "egraph/explain.h"
 #include "extract/optimize/fused.h"
 #include "extract/optimize/prediction.h"
+#include "extract/optimize/target_check.h"
 #include "extract/prepare/graph_stats.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -551,6 +552,7 @@ absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, Optimi
   };
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
   if (!result.ok()) return result.status();
+  count_refused(model, result->model, setup.target, result->report);
   report.run = std::move(result->report);
   const auto kernels = query.rule.empty() ? integer_kernels(model, setup.target) : std::map<std::string, UnitAnswer>();
   for (WhyPlace& place : report.places)

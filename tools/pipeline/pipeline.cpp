@@ -44,15 +44,11 @@ std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
 
 // What stays in the result although the target can't express it, and how much of it the model had.
 void find_inexpressible(const Model& original, const Model& result, const Target& target, OptimizeReport& report) {
-  if (!target.is_restricted()) return;
-  if (const auto before = check_target(original, target); before.ok()) report.refused_before = before->size();
-  const auto found = check_target(result, target);
-  if (!found.ok()) return;
-  report.refused_after = found->size();
-  if (found->empty()) return;
+  const std::vector<Inexpressible> found = count_refused(original, result, target, report);
+  if (found.empty()) return;
   report.warnings.push_back(fmt::format("{} node{} can't be expressed on {}, the first is {} '{}': {}; `saturate targets check` lists them",
-                                        found->size(), found->size() == 1 ? "" : "s", target.name, found->front().op, found->front().node,
-                                        found->front().reason));
+                                        found.size(), found.size() == 1 ? "" : "s", target.name, found.front().op, found.front().node,
+                                        found.front().reason));
 }
 
 std::set<std::string> values_of(const Graph& graph) {
