@@ -1,6 +1,7 @@
 // FlexAttention-1 of ai.onnx.preview (ONNX Operators), spelled out around the graphs that change its scores and probabilities.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ struct FlexAttentionBody {
 
   static constexpr const char *kQuery = " query", *kKey = " key", *kValue = " value", *kScores = " scores",
                               *kProbabilities = " probabilities", *kResult = " result";
+  static constexpr std::array kSides{kQuery, kKey, kValue};
 };
 
 bool is_flex_attention(const Node& node);

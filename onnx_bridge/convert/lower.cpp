@@ -536,13 +536,14 @@ class Lowerer {
 
   // What a FlexAttention computes, with the nodes of the graphs that change its scores or probabilities inside.
   std::optional<Id> attention_of(const Node& node, Scope local, const Opsets& opsets, int depth) {
-    const std::array names{FlexAttentionBody::kQuery, FlexAttentionBody::kKey, FlexAttentionBody::kValue};
-    for (std::size_t i = 0; i < names.size(); ++i) {
+    std::array<Id, 3> sides{};
+    for (std::size_t i = 0; i < sides.size(); ++i) {
       if (!local.contains(node.inputs[i])) return std::nullopt;
-      local[names[i]] = Id(local.at(node.inputs[i]));
+      sides[i] = local.at(node.inputs[i]);
     }
-    const auto body = flex_attention_body(node, g_.facts(local[names[0]]), g_.facts(local[names[1]]), g_.dims(), opsets);
+    const auto body = flex_attention_body(node, g_.facts(sides[0]), g_.facts(sides[1]), g_.dims(), opsets);
     if (!body || depth >= kMaxCallDepth || functions_.called(node)) return std::nullopt;
+    for (std::size_t i = 0; i < sides.size(); ++i) local[body->kSides[i]] = sides[i];
     for (const auto& [name, value] : body->constants) local[name] = g_.constant(value);
     const auto lower_all = [&](const std::vector<Node>& nodes) {
       return std::ranges::all_of(nodes, [&](const Node& n) { return lower_part(n, opsets, local, {n.outputs[0]}, depth); });

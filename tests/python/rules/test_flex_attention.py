@@ -151,3 +151,15 @@ def test_a_function_of_that_name_is_no_such_operator(tmp_path):
     feeds = {n: np.random.default_rng(1).normal(size=(2, 4, 3, 8)).astype(np.float32) for n in "qkv"}
     session = ort.InferenceSession(tmp_path / "o.onnx", providers=["CPUExecutionProvider"])
     np.testing.assert_allclose(session.run(None, feeds)[0], feeds["q"] - feeds["k"] + feeds["v"], atol=1e-6)
+
+
+def test_names_that_the_body_has(tmp_path):
+    """Read one after the other, the value was the key."""
+    names = {"q": " query", "k": " value", "v": " key"}
+    made = model({"score_mod": HALVED})
+    for held in made.graph.input:
+        held.name = names[held.name]
+    made.graph.node[0].input[:] = list(names.values())
+    onnx.save(made, tmp_path / "m.onnx")
+    run_ok("m.onnx", "-o", "o.onnx", "--target", "ort-cpu@1.31", cwd=tmp_path)
+    assert "Softmax" in ops(onnx.load(tmp_path / "o.onnx")) or "Attention" in ops(onnx.load(tmp_path / "o.onnx"))
