@@ -125,6 +125,9 @@ void split_is_slices(const Views& v, const Match& m, Unions& unions) {
   const int parts = v.g.key(m.ops.back()).outputs;
   const auto sizes = axis ? sizes_of_split(v, m, *axis, parts) : std::nullopt;
   if (!sizes || std::ssize(*sizes) != parts || !may_be_cut(v.g, m.classes[0])) return;
+  std::int64_t end = 0;
+  for (const std::int64_t size : *sizes)
+    if (size < 0 || __builtin_add_overflow(end, size, &end)) return;
   const auto at = static_cast<std::int64_t>(*axis);
   std::int64_t first = 0;
   for (int i = 0; i < parts; ++i) {

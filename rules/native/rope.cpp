@@ -64,6 +64,7 @@ void gather_is_part(const Views& v, const Match& m, Unions& unions) {
   auto index = v.guard("the places are a list", places->size() == 1) ? v.ints(m.classes[1]) : std::nullopt;
   if (!index || index->empty()) return;
   for (std::int64_t& i : *index) i += i < 0 ? *last : 0;
+  if (!std::ranges::all_of(*index, [&](std::int64_t i) { return i >= 0 && i < *last; })) return;
   const auto n = static_cast<std::int64_t>(index->size());
   const std::int64_t step = n > 1 ? (*index)[1] - (*index)[0] : 1;
   bool even = step >= 1, halves = n == *last && n % 2 == 0, pairs = halves;

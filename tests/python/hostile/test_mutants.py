@@ -155,3 +155,17 @@ def test_names_within_bounds(tmp_path):
     name = "n" * 65_535
     save(tmp_path, make_model([helper.make_node("Relu", ["x"], [name], name=name), helper.make_node("Neg", [name], ["y"])], [value("x", F32, [name])], [value("y", F32, [name])]))
     run_ok("in.onnx", "-o", "out.onnx", cwd=tmp_path)
+
+
+PLACES = [-8988621906278088702, 1090332284398401244]
+SIZES = [6860240458082130970, 5833501822119051265]
+
+
+@pytest.mark.parametrize("node, given", [(helper.make_node("Gather", ["x", "n"], ["y"], axis=-1), PLACES), (helper.make_node("Split", ["x", "n"], ["y", "z"], axis=-1), SIZES)])
+def test_places_and_sizes_far_outside(tmp_path, node, given):
+    """Their differences and sums have more than 64 bits (UndefinedBehaviorSanitizer)."""
+    model = make_model([node], [value("x", F32, [2, 4])], [value(o, F32, None) for o in node.output])
+    model.graph.initializer.append(helper.make_tensor("n", TensorProto.INT64, [2], given))
+    save(tmp_path, model)
+    done = run("in.onnx", "-o", "out.onnx", "--target", "onnx", "--opset", 13, "--no-verify", cwd=tmp_path)
+    assert done.returncode in (0, 1, 4) and "runtime error" not in done.stderr, done.stderr
