@@ -141,12 +141,12 @@ std::size_t offset_after(std::string_view wire, int last) {
   return at;
 }
 
-std::string without_field(std::string_view wire, int number) {
+std::string without_fields(std::string_view wire, std::initializer_list<int> numbers) {
   std::string out;
   for (std::size_t at = 0; at < wire.size();) {
     const auto field = read_field(wire, at);
     if (!field) break;
-    if (field->number != number) out += wire.substr(at, field->end - at);
+    if (std::find(numbers.begin(), numbers.end(), field->number) == numbers.end()) out += wire.substr(at, field->end - at);
     at = field->end;
   }
   return out;

@@ -28,8 +28,8 @@ std::optional<WireField> read_field(std::string_view wire, std::size_t at);
 // Offset of the first field with a number above `last` in a message written in order of numbers.
 std::size_t offset_after(std::string_view wire, int last);
 void append_bytes_field(std::string& wire, int number, std::string_view payload);
-// A message without the fields of a number.
-std::string without_field(std::string_view wire, int number);
+// A message without the fields of some numbers.
+std::string without_fields(std::string_view wire, std::initializer_list<int> numbers);
 
 template <typename M>
 inline constexpr bool kFull = std::is_base_of_v<google::protobuf::Message, M>;
@@ -118,9 +118,9 @@ template <typename N>
 Devices devices_of(const N& node) {
   Devices out;
   if constexpr (requires { node.device_configurations(); }) {
-    for (const auto& one : node.device_configurations()) out.push_back(without_field(one.SerializeAsString(), kShards));
+    for (const auto& one : node.device_configurations()) out.push_back(without_fields(one.SerializeAsString(), {kShards}));
   } else {
-    for (const std::string_view payload : unknown_bytes(node, kNodeDevices)) out.push_back(without_field(payload, kShards));
+    for (const std::string_view payload : unknown_bytes(node, kNodeDevices)) out.push_back(without_fields(payload, {kShards}));
   }
   return out;
 }
@@ -177,17 +177,7 @@ void copy_except(const M& from, M* to, std::initializer_list<int> numbers) {
   if constexpr (kFull<M>) {
     copy_except_full(from, to, numbers);
   } else {
-    const std::string wire = from.SerializeAsString();
-    std::string kept;
-    for (std::size_t at = 0; at < wire.size();) {
-      const auto field = read_field(wire, at);
-      if (!field) break;
-      bool skip = false;
-      for (int n : numbers) skip |= n == field->number;
-      if (!skip) kept.append(wire, field->begin, field->end - field->begin);
-      at = field->end;
-    }
-    to->MergeFromString(kept);
+    to->MergeFromString(without_fields(from.SerializeAsString(), numbers));
   }
 }
 
