@@ -195,10 +195,7 @@ class Saver {
     const DataNames names(model_, to_, format);
     plan_ = DataFilePlan(external_ ? names.free() : "", format);
     std::optional<ModelPieces> pieces(make_pieces());
-    if (format == DataFormat::kSafetensors && !plan_.empty()) {
-      plan_.lay_out();
-      pieces.emplace(make_pieces());
-    }
+    if (plan_.lay_out()) pieces.emplace(make_pieces());
     if (absl::Status s = check_size(*pieces); !s.ok()) return s;
     if (plan_.empty()) {
       OutputFile file;

@@ -251,8 +251,8 @@ DataFilePlan::Place DataFilePlan::place(const Tensor& tensor, const std::string&
   return place;
 }
 
-void DataFilePlan::lay_out() {
-  if (format_ != DataFormat::kSafetensors || chunks_.empty()) return;
+bool DataFilePlan::lay_out() {
+  if (format_ != DataFormat::kSafetensors || chunks_.empty()) return false;
   std::vector<SafetensorsEntry> entries;
   for (const Chunk& c : chunks_) entries.push_back({c.name, c.tensor.dtype(), c.tensor.dims(), c.place.length});
   front_ = lay_out_safetensors(entries);
@@ -261,6 +261,7 @@ void DataFilePlan::lay_out() {
     chunks_[i].place.offset = entries[i].offset;
     end_ = std::max(end_, entries[i].offset + entries[i].bytes);
   }
+  return true;
 }
 
 namespace {

@@ -59,8 +59,9 @@ class DataFilePlan {
   };
   // The same data (same file range or same memory) is stored once, under its first name.
   Place place(const Tensor& tensor, const std::string& name);
-  // All tensors are known: gives those of safetensors their places. place() then tells them; after any other, write() fails.
-  void lay_out();
+  // All tensors are known: gives those of safetensors their places, and returns whether these are others now. place() then tells them;
+  // after any other, write() fails.
+  bool lay_out();
   const std::string& location() const { return location_; }
   bool empty() const { return chunks_.empty(); }
   std::uint64_t size() const { return end_; }
