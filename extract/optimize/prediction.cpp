@@ -24,9 +24,9 @@ Scale scale_of(double cost, std::string_view unit) {
   return cost < 0.9995e-3 ? Scale{"us", 1e6} : cost < 0.9995 ? Scale{"ms", 1e3} : Scale{"s", 1};
 }
 
-std::string with_unit(double cost, const Scale& scale) {
-  return fmt::format("{}{}{}", digits(cost * scale.factor), scale.unit.empty() ? "" : " ", scale.unit);
-}
+std::string unit_after(const Scale& scale) { return scale.unit.empty() ? "" : fmt::format(" {}", scale.unit); }
+
+std::string with_unit(double cost, const Scale& scale) { return digits(cost * scale.factor) + unit_after(scale); }
 
 // "-33 to -43 %", "too close to predict" where the error of predictions is larger, "-38 %" of what is counted; "" where nothing changes.
 std::string change_of(const Prediction& p, std::string_view space) {
@@ -34,6 +34,7 @@ std::string change_of(const Prediction& p, std::string_view space) {
     const std::string text = fmt::format("{:+.0f}", 100 * (ratio - 1));
     return text == "-0" || text == "+0" ? std::string("0") : text;
   };
+  if (!p.original_runs) return "the model as it came can't run there; ";
   if (p.before <= 0 || p.after == p.before) return "";
   if (!p.ratio) return fmt::format("{}{}%; ", percent(p.after / p.before), space);
   const auto [least, most] = *p.ratio;
@@ -41,7 +42,14 @@ std::string change_of(const Prediction& p, std::string_view space) {
   return fmt::format("{0}{2}to{2}{1}{2}%; ", percent(most < 1 ? most : least), percent(most < 1 ? least : most), space);
 }
 
-constexpr std::string_view kRunsNowhere = "the model as it came can't run there";
+// "680 -> 374", or "374" where there is nothing to compare with.
+std::string both_costs(const Prediction& p, const Scale& scale) {
+  const std::string after = digits(p.after * scale.factor);
+  return p.original_runs ? fmt::format("{} -> {}", digits(p.before * scale.factor), after) : after;
+}
+
+Scale scale_of(const Prediction& p) { return scale_of(p.original_runs ? p.before : p.after, p.unit); }
+
 constexpr std::size_t kMostSizes = 4;  // symbols that are named
 
 }  // namespace
@@ -93,24 +101,19 @@ std::string sizes_text(const AssumedSizes& assumed, const std::vector<CostPoint>
 }
 
 std::string brief_prediction(const Prediction& p) {
-  if (!p.original_runs) return fmt::format("{} predicted ({})", cost_text(p.after, p.unit), kRunsNowhere);
-  const auto [before, after] = cost_texts(p.before, p.after, p.unit);
+  const Scale scale = scale_of(p);
   std::string change = change_of(p, " ");
-  if (change.empty()) return fmt::format("{} predicted", after);
+  if (change.empty()) return fmt::format("{} predicted", with_unit(p.after, scale));
   change = change.starts_with("too close") ? "too close to tell" : change.substr(0, change.size() - 2);  // without "; "
-  const Scale scale = scale_of(p.before, p.unit);
-  return fmt::format("{} -> {} predicted ({})", digits(p.before * scale.factor), after, change);
+  return fmt::format("{}{} predicted ({})", both_costs(p, scale), unit_after(scale), change);
 }
 
 std::string predicted_text(const Prediction& p, std::string_view space) {
   if (p.unit == "operators") return fmt::format("no times predicted (--cost {} counts operators; {})", p.cost_model, p.target);
-  const Scale scale = scale_of(p.original_runs ? p.before : p.after, p.unit);
-  const std::string sizes = sizes_text(p.assumed, p.given), unit = scale.unit.empty() ? "" : fmt::format("{} ", scale.unit);
-  if (!p.original_runs)
-    return fmt::format("{} {}predicted ({}; {}{}{})", digits(p.after * scale.factor), unit, kRunsNowhere, p.target,
-                       sizes.empty() ? "" : "; ", sizes);
-  return fmt::format("{} -> {} {}predicted ({}{}{}{})", digits(p.before * scale.factor), digits(p.after * scale.factor), unit,
-                     change_of(p, space), p.target, sizes.empty() ? "" : "; ", sizes);
+  const Scale scale = scale_of(p);
+  const std::string sizes = sizes_text(p.assumed, p.given);
+  return fmt::format("{}{} predicted ({}{}{}{})", both_costs(p, scale), unit_after(scale), change_of(p, space), p.target,
+                     sizes.empty() ? "" : "; ", sizes);
 }
 
 }  // namespace saturate
