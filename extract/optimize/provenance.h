@@ -20,7 +20,8 @@ inline constexpr std::string_view kRulesKey = "saturate.rules", kReplacesKey = "
 
 // Gives the nodes of a result the metadata_props of the nodes that they stand for: of each key the different values, in the order of the
 // model's nodes, with a line break between them. What does not fit is left out, value by value, and kCutKey says of how many nodes; what a
-// kept node had itself stays. `annotate`: also kRulesKey and kReplacesKey. Returns how many nodes had to leave something out.
+// kept node had itself stays. `annotate`: also kRulesKey and kReplacesKey. A new node has the devices on which all of those nodes ran.
+// Returns how many nodes had to leave something out.
 std::size_t merge_metadata(std::span<const Provenance> provenance, bool annotate, Graph& result);
 
 }  // namespace saturate

@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "extract/optimize/optimize.h"
 #include "extract/target/target.h"
 #include "onnx_bridge/model/model.h"
 
 namespace saturate {
+
+struct OptimizeReport;
 
 struct Inexpressible {
   std::string node;    // its name, or that of its first output
