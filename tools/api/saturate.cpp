@@ -7,6 +7,7 @@
 #include "extract/optimize/settle.h"
 #include "extract/solve/extractors.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "kernels/compare/known_operators.h"
 #include "kernels/verify/choice.h"
 #include "nlohmann/json.hpp"
@@ -214,10 +215,13 @@ Done Model::save(const std::string& path, const SaveOptions& given) const {
     saturate::SaveOptions options;
     options.force_external = given.external_data;
     options.external_threshold = given.external_threshold;
-    for (const auto& [name, format] : kDataFormats)
+    std::vector<std::string_view> words;
+    for (const auto& [name, format] : kDataFormats) {
+      words.push_back(name);
       if (given.external_format == name) options.data_format = format;
+    }
     if (!given.external_format.empty() && !options.data_format)
-      return Error{Code::kUsage, "external_data_format: \"" + given.external_format + "\": give raw or safetensors"};
+      return Error{Code::kUsage, fmt::format("external_data_format: \"{}\": give {}", given.external_format, fmt::join(words, " or "))};
     if (const absl::Status status = save_model(impl_->model, path, options); !status.ok())
       return error_of(status, path, write_advice(status));
     return std::monostate();

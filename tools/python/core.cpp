@@ -126,10 +126,12 @@ void bind_model(nb::module_& m) {
   nb::class_<api::Model>(m, "Model")
       .def_static("load", [](const std::string& path) { return take(unlocked([&] { return api::Model::load(path); })); })
       .def_static("parse", &parse)
-      .def("save",
-           [](const api::Model& model, const std::string& path, bool external_data, std::size_t threshold, const std::string& format) {
-             take(unlocked([&] { return model.save(path, {external_data, threshold, format}); }));
-           })
+      .def(
+          "save",
+          [](const api::Model& model, const std::string& path, bool external_data, std::size_t threshold, const std::string& format) {
+            take(unlocked([&] { return model.save(path, {external_data, threshold, format}); }));
+          },
+          nb::arg(), nb::arg() = false, nb::arg() = api::Model::SaveOptions().external_threshold, nb::arg() = "")
       .def("serialize",
            [](const api::Model& model) {
              const std::string bytes = take(unlocked([&] { return model.serialize(); }));

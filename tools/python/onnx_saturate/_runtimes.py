@@ -74,7 +74,7 @@ def _session(ort: Any, model: _core.Model, options: Any, weights: int) -> Any:
         return ort.InferenceSession(model.serialize(), options, providers=providers)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
-        model.save(path, True, 1024, "")
+        model.save(path, True)
         return ort.InferenceSession(path, options, providers=providers)
 
 

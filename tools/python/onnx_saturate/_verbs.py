@@ -87,7 +87,7 @@ def _files(models: Iterable[ModelLike], inputs: Mapping[str, Any] | Path | None 
                 paths.append(os.fspath(model))
             else:
                 paths.append(str(FilePath(folder) / f"model{index}.onnx"))
-                _convert.to_core(model).save(paths[-1], False, 1024, "")
+                _convert.to_core(model).save(paths[-1])
         words = []
         if isinstance(inputs, Mapping):
             arrays: dict[str, Any] = {name: np.asarray(value) for name, value in inputs.items()}

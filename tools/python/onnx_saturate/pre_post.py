@@ -514,7 +514,7 @@ def add_pre_post(
     _add_imports(around)
     if output is None:
         return around.proto
-    _convert.from_proto(around.proto).save(os.fspath(output), False, 1024, "")
+    _convert.from_proto(around.proto).save(os.fspath(output))
     return None
 
 
