@@ -18,7 +18,8 @@ constexpr int kAmortizedRounds = 6, kSweeps = 12;
 constexpr std::size_t kExactNodes = 400;        // up to so many nodes the heuristic asks the exact solver
 constexpr std::size_t kSearchedNodes = 30'000;  // up to so many it searches locally
 constexpr double kHeuristicSeconds = 0.1;
-constexpr double kUsedShare = 0.9;  // of the time limit: the solver looks at the clock between its steps only
+constexpr std::size_t kIdleKicks = 1000, kIdleKicksANode = 4;  // of the iterated local search, one behind the other
+constexpr double kUsedShare = 0.9;                             // of the time limit: the solver looks at the clock between its steps only
 constexpr double kLeastSolverSeconds = 0.05;
 
 class Clock {
@@ -122,18 +123,21 @@ absl::StatusOr<Extraction> heuristic(const ExtractionProblem& p, const Extractor
   return finish(p, s->presolved.restore(s->choice), s->proved);
 }
 
-// Iterated local search: kicks, then repairs; the better state is kept.
+// Iterated local search: kicks, then repairs; the better state is kept. It ends where the last kicks have gained nothing, so that a small
+// problem does not take all of the time.
 absl::StatusOr<Extraction> local(const ExtractionProblem& p, const ExtractorLimits& limits) {
   const Clock clock(limits.seconds);
   auto s = start_and_search(p);
   if (!s.ok()) return s.status();
   Price cost = s->cost();
   std::mt19937_64 random(limits.seed);
-  while (!s->proved && clock.left() > 0) {
+  const std::size_t most_idle = kIdleKicks + kIdleKicksANode * s->problem().num_nodes();
+  for (std::size_t idle = 0; !s->proved && idle < most_idle && clock.left() > 0; ++idle) {
     LocalSearch next(s->problem(), s->choice);
     next.kick(random, 1 + static_cast<int>(random() % 6));
     while (clock.left() > 0 && next.sweep()) {
     }
+    if (next.cost() < cost) idle = 0;
     if (next.cost() <= cost) cost = next.cost(), s->choice = next.choice();
   }
   return finish(p, s->presolved.restore(s->choice), s->proved);
@@ -193,7 +197,7 @@ constexpr std::array<Extractor, 7> kExtractors{{
     {"greedy-dag", "one pass, each class ranked by the set of classes below it", &run_greedy<dag_greedy>},
     {"search", "presolve, the best of the greedy ones, local search", &plain_search},
     {"heuristic", "search, then the integer program for 0.1 s where few nodes are left", &heuristic},
-    {"local", "iterated local search until the time is over", &local},
+    {"local", "iterated local search until many kicks gain nothing, or the time is over", &local},
     {"ilp", "integer linear program (CBC), warm-started by the heuristics; says when it is optimal", &ilp},
     {"portfolio", "heuristics, then the integer program, then large neighbourhoods of it", &portfolio},
 }};
