@@ -8,6 +8,7 @@ from . import stability
 
 TOLERANCE = {"float16": 2e-2, "bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-6}
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
+LEAST = {"float16": 2.0**-23}  # two steps of its smallest numbers
 FACTOR, TRIES = 4, 8
 LOSSY = [("", "Softplus")]  # operators whose body by the standard loses what is small: there it stands beside 1
 QUANTIZED = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.uint16))
@@ -56,7 +57,7 @@ def apart(wanted, got, halves=False):
     with np.errstate(all="ignore"):
         x, y = wide(a), wide(b)
         size = np.abs(np.where(np.isfinite(x), x, 0))
-        near = np.abs(x - y) <= share * np.maximum(size, usual(size)) + 1e-38
+        near = np.abs(x - y) <= share * np.maximum(size, usual(size)) + LEAST.get(a.dtype.name, 1e-38)
     return np.isfinite(x) & ~near
 
 

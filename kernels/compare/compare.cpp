@@ -296,9 +296,10 @@ void compare_tensors(OutputComparison& result, const Tensor& reference, const Te
   } else if (compared_as_floats(reference)) {
     const double own = std::max(dtype_tolerance(as_real(reference).dtype()), dtype_tolerance(tolerances.coarsest));
     const bool given = tolerances.rtol || tolerances.atol;
-    compare_floats(result, as_real(reference), as_real(other),
-                   {tolerances.rtol.value_or(given ? 0 : own), tolerances.atol.value_or(0), tolerances.only_finite, noise, tensor,
-                    steps != nullptr, given ? 0 : dtype_tolerance(tolerances.rounded)});
+    compare_floats(
+        result, as_real(reference), as_real(other),
+        {tolerances.rtol.value_or(given ? 0 : own), tolerances.atol.value_or(given ? 0 : least_tolerance(as_real(reference).dtype())),
+         tolerances.only_finite, noise, tensor, steps != nullptr, given ? 0 : dtype_tolerance(tolerances.rounded)});
   } else {
     compare_exactly(result, reference, other, noise, tensor);
   }
@@ -327,6 +328,11 @@ bool pair_up(const Value& a, const Value& b, std::vector<std::pair<const Tensor*
 }
 
 }  // namespace
+
+double least_tolerance(DType dtype) {
+  constexpr double kSteps = 2, kStep = 0x1p-24;
+  return dtype == DType::kFloat16 ? kSteps * kStep : 0;
+}
 
 double dtype_tolerance(DType dtype) {
   switch (dtype) {

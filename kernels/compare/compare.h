@@ -69,5 +69,7 @@ OutputComparison compare_values(const std::string& name, const Value& reference,
 OutputComparison compare_kinds(const std::string& name, const Value& reference, const Value& other);
 // Relative tolerance of a dtype: float 1e-4, double 1e-6, float16 and bfloat16 2e-2, 8-bit floats 0.125; 0 for what must be exact.
 double dtype_tolerance(DType dtype);
+// What any element may differ by: of float16 two steps of its smallest numbers, below 6e-5 where no relative tolerance reaches one; else 0.
+double least_tolerance(DType dtype);
 
 }  // namespace saturate

@@ -47,6 +47,14 @@ TEST(Compare, SmallNumbersAreCompared) {
   EXPECT_TRUE(compare(floats({1e-6f, 2e-6f}), floats({1e-6f, 2.00001e-6f})).ok);
 }
 
+TEST(Compare, TheSmallestHalvesMayDifferByTwoSteps) {
+  const auto half = [](std::uint16_t steps) { return Value(Tensor::of<std::uint16_t>(DType::kFloat16, {1}, std::vector{steps})); };
+  EXPECT_TRUE(compare(half(37), half(39)).ok);
+  EXPECT_FALSE(compare(half(37), half(40)).ok);
+  EXPECT_FALSE(compare(half(37), half(38), {.rtol = 1e-2, .atol = {}}).ok);
+  EXPECT_FALSE(compare(floats({2.2e-6f}), floats({2.3e-6f})).ok);
+}
+
 TEST(Compare, NoiseWidensWhereItWasSeen) {
   const Value reference = floats({1, 2, 1e9f});
   Noise noise;
