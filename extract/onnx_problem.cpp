@@ -401,8 +401,9 @@ class ProblemBuilder {
     some_must_go_ = some_must_go_ || must_go(site);
   }
 
-  // The user named it, or asked for an opset that lacks it.
+  // The user named it, or asked for an opset that lacks it, or that some of its function's body has in another form.
   bool must_go(const OpSite& site) const {
+    if (is_left(site.key)) return true;
     if (target_ && target_->forbidden.contains(operator_name(site.key.domain, site.key.op_type))) return true;
     if (!options_.lowers_opset || !is_standard(site.key)) return false;
     const std::optional<std::int64_t> lowest = lowest_of(site.key, site.inputs);

@@ -63,6 +63,18 @@ def test_types_that_an_older_opset_lacks_are_refused_in_functions():
         onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float"])
+def test_functions_go_where_the_release_lacks_a_kernel(tmp_path, dtype):
+    """Flatten has another version in opset 23, and ONNX Runtime 1.20 has no Mul of uint8: the call stayed, and nothing could be written."""
+    model = parser.parse_model(f'''<ir_version: 10, opset_import: ["": 23, "local": 1]> g ({dtype}[2,N] x) => ({dtype}[2,N] y, {dtype}[a,b] z) {{ y, z = local.f (x) }}
+<domain: "local", opset_import: ["": 23]> f (x) => (y, z) {{ y = Mul (x, x) z = Flatten <axis = 1> (x) }}''')
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", "ort-cpu@1.20", "--no-verify")
+    made = onnx.load(tmp_path / "o.onnx")
+    onnx.checker.check_model(made, full_check=True)
+    assert not made.functions and {i.domain: i.version for i in made.opset_import}[""] == 21
+
+
 LACKED = {  # operators of newer opsets, which bodies or parts stand for before
     "LayerNormalization": "y = LayerNormalization (x, s, b)",
     "LayerNormalization of matrices": "t = Expand (s, matrix) y = LayerNormalization <axis = 2> (x, t)",
