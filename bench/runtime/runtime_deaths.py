@@ -2,7 +2,7 @@
 
     python bench/runtime/runtime_deaths.py PYTHON...    # interpreters, each with another onnxruntime
 
-A dequantized value behind each of some operators is read by a node, a body or nobody; and a Transpose of halves stands before a MatMul, with a Reshape or without.
+A dequantized value behind each of some operators is read by a node, a body or nobody; and a Transpose of halves stands before a MatMul, with a Reshape or without; a MatMul and an Add read a dequantized value.
 Each graph is loaded with and without optimizations, in a process of its own; those are printed that end by a signal, or are refused, with them alone."""
 import argparse
 import itertools
@@ -74,13 +74,25 @@ def products_of_halves():
             yield name, model(nodes, [("x", half, [2, 3, 4, 5][:rank])], [("y", half, None)], constants)
 
 
+def sums_behind_a_dequantizer():
+    for rank, dtype, bias in itertools.product([2, 3, 4], ["uint8", "int8"], [[6], [1, 6], [3, 6]]):
+        constants = {"s": np.float32(0.5), "z": np.dtype(dtype).type(5), "w": np.ones([5, 6], np.float32), "b": np.ones(bias, np.float32)}
+        nodes = [
+            helper.make_node("DequantizeLinear", ["x", "s", "z"], ["d"]),
+            helper.make_node("MatMul", ["d", "w"], ["p"]),
+            helper.make_node("Add", ["p", "b"], ["y"]),
+        ]
+        inputs = [("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [2, 2, 3, 5][4 - rank:])]
+        yield f"MatMul of rank {rank} behind {dtype}, Add of rank {len(bias)}", model(nodes, inputs, [("y", 1, None)], constants)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("python", nargs="+")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as here:
         paths = {}
-        for number, (name, drawn) in enumerate([*moved_behind_a_dequantizer(), *products_of_halves()]):
+        for number, (name, drawn) in enumerate([*moved_behind_a_dequantizer(), *products_of_halves(), *sums_behind_a_dequantizer()]):
             onnx.save(drawn, path := pathlib.Path(here) / f"{number}.onnx")
             paths[name] = path
         for python in args.python:

@@ -15,23 +15,27 @@ namespace {
 
 // A choice that no release of ONNX Runtime dies of where it takes the model, of which it makes no product coarser than it is spelled, and
 // that computes no product twice: e-nodes that make up such a place are left out, else all that rules made.
-absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& options, const Task& task) {
+absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& options, bool is_raised, const Task& task) {
   constexpr int kMostRounds = 16;
   const CoarseUnits coarse(*grown.g, grown.lowered);
+  const OpsetsOfResult opsets{options.opset_limit, is_raised ? grown.model->opset("") : options.opset_limit};
   for (int round = 0; round < kMostRounds; ++round) {
     auto selection = extract(*grown.g, grown.lowered, task.target, task.cost, options);
     if (!selection.ok()) {
       if (round == 0) return selection;
       break;
     }
-    const std::vector<DeadlyPlace> places = deadly_places(*grown.g, grown.lowered, *selection, task.target, options.opset_limit);
+    const std::vector<DeadlyPlace> places = deadly_places(*grown.g, grown.lowered, *selection, task.target, opsets);
     const std::vector<CoarseUnits::Place> coarser = coarse.made_by(*selection);
     const std::vector<NodeId> twice = computed_twice(*grown.g, grown.lowered, *selection);
     if (places.empty() && coarser.empty() && twice.empty()) return selection;
     const std::size_t before = options.left_out.size() + options.avoided.size();
     options.left_out.insert(twice.begin(), twice.end());
     for (const DeadlyPlace& place : places)
-      if (!place.made.empty()) options.left_out.insert(place.made.front());
+      if (place.made.empty())
+        options.avoided.insert(place.moved.begin(), place.moved.end());
+      else
+        options.left_out.insert(place.made.front());
     for (const CoarseUnits::Place& place : coarser)
       (place.of_model ? options.avoided : options.left_out).insert(place.nodes.begin(), place.nodes.end());
     if (options.left_out.size() + options.avoided.size() == before) break;
@@ -56,11 +60,11 @@ std::size_t constant_bytes(const OnnxEGraph& g, const Selection& selection) {
 
 // The cheapest choice whose constants grow no further than asked: their bytes get a price that rises until that is so. If it never is, the
 // graph stays as it came.
-absl::StatusOr<Selection> choose_within_growth(const Grown& grown, ExtractOptions& options, const Task& task) {
+absl::StatusOr<Selection> choose_within_growth(const Grown& grown, ExtractOptions& options, bool is_raised, const Task& task) {
   constexpr std::size_t kAlways = 1024;  // bytes: shapes and scalars that rules make
   constexpr int kMostRounds = 8;
   constexpr double kFirst = 1e-3, kRise = 10;
-  auto selection = choose_loadable(grown, options, task);
+  auto selection = choose_loadable(grown, options, is_raised, task);
   if (!selection.ok() || !task.options.max_growth) return selection;
   const auto original = original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
   if (!original.ok()) return original;
@@ -69,7 +73,7 @@ absl::StatusOr<Selection> choose_within_growth(const Grown& grown, ExtractOption
   double price = kFirst * original->cost / static_cast<double>(own + kAlways);
   for (int round = 0; round < kMostRounds && constant_bytes(*grown.g, *selection) > most; ++round, price *= kRise) {
     options.per_constant_byte = price;
-    selection = choose_loadable(grown, options, task);
+    selection = choose_loadable(grown, options, is_raised, task);
     if (!selection.ok()) break;
     selection->cost -= price * static_cast<double>(constant_bytes(*grown.g, *selection));
     selection->cost_before -= price * static_cast<double>(own);
@@ -81,7 +85,7 @@ absl::StatusOr<Selection> choose_within_growth(const Grown& grown, ExtractOption
 
 // `sizes`: the usual ones of the graphs around it.
 absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64_t limit, std::map<std::string, std::int64_t> sizes,
-                                                  const NotComputed& not_computed, const Task& task) {
+                                                  const Learned& learned, const Task& task) {
   auto chosen = std::make_unique<Chosen>();
   if (!grown.where.empty()) sizes.merge(numbers_of(sizes_of_table(*grown.model)));
   ExtractOptions& options = chosen->options;
@@ -93,20 +97,20 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
   options.lowers_opset = limit < grown.model->opset("");
   if (options.lowers_opset) options.calls_left = functions_of_other_versions(*grown.model, limit);
   options.asked = std::make_shared<AskedOfNodes>();
-  if (const auto it = not_computed.find(&grown); it != not_computed.end()) options.not_foldable = it->second;
+  if (const auto it = learned.not_computed.find(&grown); it != learned.not_computed.end()) options.not_foldable = it->second;
   task.progress("extract");
   {
     const StageTimer timer(task, "extract");
     const StageBound bound(task);
     if (task.variant) take_variant(*grown.g, grown.lowered, *task.variant, with_all_symbols(task.options.sizes, *grown.g, sizes), options);
-    auto selection = task.has_rules() ? choose_within_growth(grown, options, task)
+    auto selection = task.has_rules() ? choose_within_growth(grown, options, learned.is_raised, task)
                                       : original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
     if (!selection.ok()) return selection.status();
     chosen->selection = *std::move(selection);
   }
   if (task.options.after_stage) task.options.after_stage({"extract", grown.where, *grown.g, grown.lowered, &chosen->selection});
   for (const auto& [graph, body] : grown.bodies) {
-    auto of_body = choose_in(*body, limit, sizes, not_computed, task);
+    auto of_body = choose_in(*body, limit, sizes, learned, task);
     if (!of_body.ok()) return of_body.status();
     chosen->bodies.push_back(*std::move(of_body));
   }
@@ -115,17 +119,27 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t limit, const NotComputed& not_computed, const Task& task) {
-  return choose_in(grown, limit, numbers_of(task.sizes), not_computed, task);
+absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t limit, const Learned& learned, const Task& task) {
+  return choose_in(grown, limit, numbers_of(task.sizes), learned, task);
 }
 
-bool note_not_computed(const Grown& grown, const Chosen& chosen, NotComputed& not_computed) {
+bool note_not_computed(const Grown& grown, const Chosen& chosen, Learned& learned) {
   bool more = false;
   visit_graphs(grown, chosen, [&](const Grown& g, const Chosen& c) {
     for (Id id = 0; id < c.selection.by_class.size(); ++id)
-      if (c.selection.by_class[id].folded && !g.g->value(id, ~std::size_t{0})) more = not_computed[&g].insert(id).second || more;
+      if (c.selection.by_class[id].folded && !g.g->value(id, ~std::size_t{0})) more = learned.not_computed[&g].insert(id).second || more;
   });
   return more;
+}
+
+std::string refused_once_raised(const Grown& grown, const Chosen& chosen, std::int64_t opset, const Target& target) {
+  std::string because;
+  const OpsetsOfResult opsets{opset, grown.model->opset("")};
+  visit_graphs(grown, chosen, [&](const Grown& g, const Chosen& c) {
+    const std::vector<DeadlyPlace> places = deadly_places(*g.g, g.lowered, c.selection, target, opsets);
+    if (because.empty() && !places.empty()) because = places.front().because;
+  });
+  return because;
 }
 
 void note_unwanted(const Grown& grown, const Chosen& chosen, const Target& target, OptimizeReport& report) {

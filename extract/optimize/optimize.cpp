@@ -135,6 +135,7 @@ enum class Again {
   kNotComputed,  // the choice wants values that cannot be computed: they are no constants
   kGivenOpset,   // something has no form in the opset that the rules' operators want: the model's own is kept
   kOneOpset,     // graph and bodies came out in several opsets: the highest of them is for all
+  kRaised,       // ONNX Runtime refuses in the opset that was written what it takes in the model's: that is spelled otherwise
 };
 
 // The stages of one model, and what earlier tries have left to them.
@@ -157,11 +158,10 @@ class Attempt {
     }
     if (task_.options.stop_after == "lower" || task_.options.stop_after == "saturate") return std::nullopt;
     if (!chosen_) {
-      auto chosen = choose(*grown_, limit_, not_computed_, task_);
+      auto chosen = choose(*grown_, limit_, learned_, task_);
       if (!chosen.ok()) return chosen.status();
       chosen_ = *std::move(chosen);
-      if (tries_[Again::kNotComputed] < kMaxRetries && note_not_computed(*grown_, *chosen_, not_computed_))
-        return again(Again::kNotComputed);
+      if (tries_[Again::kNotComputed] < kMaxRetries && note_not_computed(*grown_, *chosen_, learned_)) return again(Again::kNotComputed);
     }
     if (task_.options.stop_after == "extract") return std::nullopt;
     options_.limit = limit_;
@@ -176,7 +176,7 @@ class Attempt {
     emitted_ = *std::move(emitted);
     if (emitted_.opsets.size() > 1) return again(Again::kOneOpset);
     if (is_lowered_for_nothing()) return again(Again::kGivenOpset);
-    return std::nullopt;
+    return spelled_otherwise_once_raised();
   }
 
   void prepare(Again why) {
@@ -195,13 +195,17 @@ class Attempt {
       case Again::kOneOpset:
         options_.opset = *emitted_.opsets.rbegin();
         break;
+      case Again::kRaised:
+        learned_.is_raised = true;
+        chosen_.reset();
+        break;
     }
   }
 
   std::int64_t limit() const { return limit_; }
   // What the cheapest choice costs in another opset; nullopt where there is none.
   std::optional<double> cost_at(std::int64_t limit) const try {
-    const auto other = choose(*grown_, limit, not_computed_, task_);
+    const auto other = choose(*grown_, limit, learned_, task_);
     if (!other.ok()) return std::nullopt;
     return cost_of(*grown_, **other);
   } catch (const Stopped&) {
@@ -216,9 +220,9 @@ class Attempt {
   };
   absl::StatusOr<Another> another(const Task& task, std::int64_t limit) const {
     Another out;
-    NotComputed not_computed = not_computed_;
-    for (int tries = 0; !out.chosen || (tries < kMaxRetries && note_not_computed(*grown_, *out.chosen, not_computed)); ++tries) {
-      auto chosen = choose(*grown_, limit, not_computed, task);
+    Learned learned = learned_;
+    for (int tries = 0; !out.chosen || (tries < kMaxRetries && note_not_computed(*grown_, *out.chosen, learned)); ++tries) {
+      auto chosen = choose(*grown_, limit, learned, task);
       if (!chosen.ok()) return chosen.status();
       out.chosen = *std::move(chosen);
     }
@@ -253,6 +257,18 @@ class Attempt {
     return why;
   }
 
+  // Where nothing else is left, the model's own opset is kept, unless another was asked for.
+  std::optional<Again> spelled_otherwise_once_raised() {
+    const std::int64_t opset = emitted_.model.opset("");
+    if (opset <= model_.opset("")) return std::nullopt;
+    const std::string because = refused_once_raised(*grown_, *chosen_, opset, task_.target);
+    if (because.empty()) return std::nullopt;
+    if (!learned_.is_raised) return again(Again::kRaised);
+    if (!task_.options.opset) return again(Again::kGivenOpset);
+    report_.warnings.push_back(fmt::format("ONNX Runtime may refuse the result in opset {}, which was asked for: {}", opset, because));
+    return std::nullopt;
+  }
+
   // Whether the opset alone would change, for a release that nobody asked for.
   bool is_lowered_for_nothing() const {
     if (limit_ >= model_.opset("") || opset_was_assumed(model_) || task_.options.opset || task_.target.release_is_asked_for) return false;
@@ -277,7 +293,7 @@ class Attempt {
   OptimizeReport& report_;
   std::map<Again, int> tries_;
   std::set<std::string> without_;
-  NotComputed not_computed_;
+  Learned learned_;
   std::int64_t limit_;
   EmitOptions options_;
   std::unordered_set<std::string> names_;

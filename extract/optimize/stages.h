@@ -86,12 +86,17 @@ struct Chosen {
   ExtractOptions options;
   std::vector<std::unique_ptr<Chosen>> bodies;  // as in Grown
 };
-// Constant classes whose value cannot be computed here, by graph.
-using NotComputed = std::map<const Grown*, std::set<Id>>;
+// What earlier choices have shown.
+struct Learned {
+  std::map<const Grown*, std::set<Id>> not_computed;  // constant classes whose value cannot be computed here, by graph
+  bool is_raised = false;                             // into an opset in which ONNX Runtime refuses shapes that the model itself has
+};
 // `limit`: the highest opset.
-absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t limit, const NotComputed& not_computed, const Task& task);
+absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t limit, const Learned& learned, const Task& task);
 // Adds the values that the choice wants and that cannot be computed; whether there are any.
-bool note_not_computed(const Grown& grown, const Chosen& chosen, NotComputed& not_computed);
+bool note_not_computed(const Grown& grown, const Chosen& chosen, Learned& learned);
+// Why ONNX Runtime refuses what is written in this opset, where the model in its own has nothing of the kind; "" where it does not.
+std::string refused_once_raised(const Grown& grown, const Chosen& chosen, std::int64_t opset, const Target& target);
 // Of the operators that the result is made of: which break a wish of the target.
 void note_unwanted(const Grown& grown, const Chosen& chosen, const Target& target, OptimizeReport& report);
 

@@ -18,6 +18,8 @@ struct Step {
   bool repeats = false;             // several of them, one behind the other
   bool moves_first_axis = false;    // of a Transpose: in between the last two, the others stay in order
   bool with_matrix = false;         // of a product: the other operand is a matrix, this one more
+  bool known_sizes = false;         // of a product: all sizes of both operands are numbers
+  bool with_row = false;            // of a sum: the other operand has one dim
   bool by_body = false;             // a body of the operator reads the value, whatever the operator
   std::set<std::string> but;        // not empty: any operator but these, or an output of the graph
   std::set<std::string> from;       // dtypes of what it reads; empty: any
@@ -36,18 +38,34 @@ struct DeadlyShape {
   std::int64_t opset = 0;       // of ai.onnx, from which on it is one
 };
 
+Step read_step(const nlohmann::json& s) {
+  const auto names = [&](const char* key) { return s.value(key, std::set<std::string>()); };
+  const auto holds = [&](const char* key) { return s.value(key, false); };
+  return {.operators = names("operators"),
+          .dtypes = names("dtypes"),
+          .repeats = holds("repeats"),
+          .moves_first_axis = holds("moves_first_axis"),
+          .with_matrix = holds("with_matrix"),
+          .known_sizes = holds("known_sizes"),
+          .with_row = holds("with_row"),
+          .by_body = holds("by_body"),
+          .but = names("but"),
+          .from = names("from"),
+          .one_scale = holds("one_scale"),
+          .zero_point = holds("zero_point"),
+          .no_constant = holds("no_constant"),
+          .read_once = holds("read_once"),
+          .per_axis = holds("per_axis"),
+          .any_input = holds("any_input"),
+          .integer_bias = holds("integer_bias")};
+}
+
 std::vector<DeadlyShape> read_shapes() {
   std::vector<DeadlyShape> out;
   const nlohmann::json shapes = *read_json(kDiesOf);
   for (const auto& entry : shapes) {
     DeadlyShape shape{{}, entry.value("before", std::string()), entry.at("because"), entry.value("opset", std::int64_t{0})};
-    for (const auto& s : entry.at("steps"))
-      shape.steps.push_back({s.value("operators", std::set<std::string>()), s.value("dtypes", std::set<std::string>()),
-                             s.value("repeats", false), s.value("moves_first_axis", false), s.value("with_matrix", false),
-                             s.value("by_body", false), s.value("but", std::set<std::string>()), s.value("from", std::set<std::string>()),
-                             s.value("one_scale", false), s.value("zero_point", false), s.value("no_constant", false),
-                             s.value("read_once", false), s.value("per_axis", false), s.value("any_input", false),
-                             s.value("integer_bias", false)});
+    for (const auto& step : entry.at("steps")) shape.steps.push_back(read_step(step));
     out.push_back(std::move(shape));
   }
   return out;
@@ -112,10 +130,23 @@ class Graphed {
 
   bool may_read(const Step& step, const Placed& node, std::size_t i) const {
     if (step.per_axis && !has_several_scales(node)) return false;
-    if (!step.with_matrix) return i == 0;
+    if (step.with_matrix) return has_beside(node, i, 2) && facts(node.inputs[i]).rank() > 2;
+    if (step.with_row) return has_beside(node, i, 1);
+    return i == 0;
+  }
+
+  // Whether the operator has two inputs of known rank, and the one that is not input `i` has this rank.
+  bool has_beside(const Placed& node, std::size_t i, int rank) const {
     if (node.inputs.size() != 2) return false;
     const Facts &mine = facts(node.inputs[i]), &other = facts(node.inputs[1 - i]);
-    return mine.shape && other.shape && mine.rank() > 2 && other.rank() == 2;
+    return mine.shape && other.shape && other.rank() == rank;
+  }
+
+  bool has_known_sizes(const Placed& node) const {
+    return std::ranges::all_of(node.inputs, [&](Id id) {
+      const Facts& f = facts(id);
+      return f.shape && std::ranges::all_of(*f.shape, [&](Dim d) { return g_.dims().value(d).has_value(); });
+    });
   }
 
   bool is(const Step& step, const Placed& node, Id value) const {
@@ -127,6 +158,8 @@ class Graphed {
     if (step.no_constant && (node.inputs.empty() || facts(node.inputs[0]).constant)) return false;
     if (step.zero_point && (node.inputs.size() < 3 || facts(node.inputs[2]).kind == Facts::Kind::kAbsent)) return false;
     if (step.per_axis && !has_several_scales(node)) return false;
+    if (step.with_matrix && !may_read(step, node, 0)) return false;
+    if (step.known_sizes && !has_known_sizes(node)) return false;
     if (step.integer_bias && node.inputs.size() > 2 && !is_dequantized(node.inputs[2])) return false;
     return !step.moves_first_axis || moves_first_axis(node);
   }
@@ -219,20 +252,22 @@ Graphed as_chosen(const OnnxEGraph& g, const Lowered& lowered, const Selection& 
 }  // namespace
 
 std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& g, const Lowered& lowered, const Selection& selection, const Target& target,
-                                       std::int64_t opset) {
+                                       const OpsetsOfResult& opsets) {
   const EGraph& e = g.egraph();
   std::vector<DeadlyPlace> out;
   const Graphed chosen = as_chosen(g, lowered, selection);
   for (const DeadlyShape& shape : shapes()) {
-    if (opset < shape.opset) continue;
+    if (opsets.written < shape.opset) continue;
     if (!shape.before.empty() && target.release && !is_before(target.release->version, shape.before)) continue;
     const auto places = chosen.find(shape);
-    if (places.empty() || !as_it_came(g, lowered).find(shape).empty()) continue;
+    if (places.empty()) continue;
+    if (opsets.excusing >= shape.opset && !as_it_came(g, lowered).find(shape).empty()) continue;
     const absl::flat_hash_set<std::vector<Id>> originals = node_signatures(e, lowered);
     for (const auto& place : places) {
-      DeadlyPlace found{shape.because, {}};
+      DeadlyPlace found{shape.because, {}, {}};
       for (const Placed* p : place) {
         if (p->node == kNone) continue;  // an output
+        if (p != place.front() && p != place.back()) found.moved.push_back(p->node);
         const ENode node = e.node(p->node);
         if (!originals.contains(node_signature(e, node.op, node.children))) found.made.push_back(p->node);
       }

@@ -14,11 +14,17 @@ namespace saturate {
 // A place of a choice that has such a shape.
 struct DeadlyPlace {
   std::string because;
-  std::vector<NodeId> made;  // its e-nodes that are none of the model's own, readers first
+  std::vector<NodeId> made;   // its e-nodes that are none of the model's own, readers first
+  std::vector<NodeId> moved;  // all between its dequantizer, or whatever comes first, and its reader
 };
 
-// The places of a choice, but for shapes that the model itself has. `opset`: of ai.onnx, the newest in which it may be written.
+struct OpsetsOfResult {
+  std::int64_t written;   // of ai.onnx, or the newest in which the result may be written
+  std::int64_t excusing;  // the newest in which the model itself may have had a shape: the model's own, or `written`
+};
+
+// The places of a choice, but for shapes that the model itself has.
 std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const Target& target,
-                                       std::int64_t opset);
+                                       const OpsetsOfResult& opsets);
 
 }  // namespace saturate

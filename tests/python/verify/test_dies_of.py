@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -14,9 +15,9 @@ pytest.importorskip("onnxruntime")
 LOADED = "import sys, onnxruntime as o; o.set_default_logger_severity(4); [o.InferenceSession(p, providers=['CPUExecutionProvider']) for p in sys.argv[1:]]"
 
 
-def check(tmp_path, model, target):
+def check(tmp_path, model, target, *words):
     onnx.save(model, path := tmp_path / "m.onnx")
-    run_ok(path, "-o", out := tmp_path / "out.onnx", "--target", target, "--no-verify")
+    run_ok(path, "-o", out := tmp_path / "out.onnx", "--target", target, "--no-verify", *words)
     for loaded in (path, out):
         done = subprocess.run([sys.executable, "-c", LOADED, loaded], capture_output=True, text=True)
         assert done.returncode == 0, (loaded, done.returncode, done.stderr[-300:])
@@ -91,3 +92,46 @@ def test_no_two_views_stand_behind_a_dequantizer_where_one_is_read_once(tmp_path
     outputs = [f"t{op}" for op in ("Abs", "Neg")[:first]] + ([f"r{op}" for op in ("Abs", "Neg")[:second]] or ["r"])
     constants = {"s": np.float32(0.5), "z": np.int8(3), "zero": np.int64([0]), "two": np.int64([2])}
     check(tmp_path, made(nodes, [helper.make_tensor_value_info("x", 1, [6])], [helper.make_tensor_value_info(name, 1, None) for name in outputs], constants, 21), target)
+
+
+BEHIND = {  # what ONNX Runtime refuses behind a dequantizer of int8, from opset 21 on
+    "Unsqueeze": [helper.make_node("Unsqueeze", ["d", "first"], ["m"])],
+    "MatMul and Add": [helper.make_node("MatMul", ["d", "w"], ["p"]), helper.make_node("Add", ["b", "p"], ["m"])],
+}
+
+
+@pytest.mark.parametrize("target", ["ort-cpu", "onnx", "qnn-htp"])
+@pytest.mark.parametrize("words", [[], ["--opset", "21"], ["--opset", "23"]])
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("opset", [17, 20])
+def test_an_opset_is_not_raised_to_where_the_runtime_refuses_it(tmp_path, target, words, behind, opset):
+    """The model loads in its own opset, and an attention beside wants 23."""
+    if words and behind != "Unsqueeze":
+        pytest.skip("has no other spelling there: a warning says so")
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        *BEHIND[behind],
+        helper.make_node("Transpose", ["h"], ["t"], perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["h", "t"], ["scores"]),
+        helper.make_node("Mul", ["scores", "scale"], ["scaled"]),
+        helper.make_node("Softmax", ["scaled"], ["weights"]),
+        helper.make_node("MatMul", ["weights", "h"], ["y"]),
+    ]
+    constants = {"s": np.float32(0.5), "z": np.int8(3), "first": np.int64([0]), "w": np.ones([6, 5], np.float32), "b": np.ones(5, np.float32), "scale": np.float32(0.25)}
+    inputs = [helper.make_tensor_value_info("x", 1, [2, 3, 6]), helper.make_tensor_value_info("h", 1, [1, 2, 8, 16])]
+    outputs = [helper.make_tensor_value_info(name, 1, None) for name in ("m", "y")]
+    check(tmp_path, made(nodes, inputs, outputs, constants, opset), target, *words)
+
+
+def test_no_identity_in_front_of_what_is_refused_goes(tmp_path):
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Gather", ["d", "all"], ["g"], axis=-1),
+        helper.make_node("QuantizeLinear", ["g", "s", "z"], ["a"]),
+        helper.make_node("Unsqueeze", ["g", "last"], ["u"]),
+    ]
+    constants = {"s": np.float32(0.1), "z": np.int8(127), "all": np.int64([0, 1, 2]), "last": np.int64([-1])}
+    outputs = [helper.make_tensor_value_info("a", TensorProto.INT8, [3]), helper.make_tensor_value_info("u", 1, [3, 1])]
+    check(tmp_path, made(nodes, [helper.make_tensor_value_info("x", 1, [3])], outputs, constants, 23), "ort-web")
