@@ -54,7 +54,10 @@ void sharpen(const EmitTask& task, Id id, ValueInfo& info) {
 }
 
 // ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown: it makes an output of size 0.
-bool needs_types(const EmitTask& task, const EmitUnit& unit) { return !unit.source || key_name(task, unit) == "Attention"; }
+// It refuses a Scan of whose body it can't infer all shapes, as from a captured value that a Reshape, which is gone, gave its rank.
+bool needs_types(const EmitTask& task, const EmitUnit& unit) {
+  return !unit.source || key_name(task, unit) == "Attention" || key_name(task, unit) == "Scan";
+}
 
 std::vector<Id> described_values(const EmitTask& task, const EmitUnit& unit, bool changed) {
   std::vector<Id> values;

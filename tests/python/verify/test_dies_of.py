@@ -135,3 +135,20 @@ def test_no_identity_in_front_of_what_is_refused_goes(tmp_path):
     constants = {"s": np.float32(0.1), "z": np.int8(127), "all": np.int64([0, 1, 2]), "last": np.int64([-1])}
     outputs = [helper.make_tensor_value_info("a", TensorProto.INT8, [3]), helper.make_tensor_value_info("u", 1, [3, 1])]
     check(tmp_path, made(nodes, [helper.make_tensor_value_info("x", 1, [3])], outputs, constants, 23), "ort-web")
+
+
+def test_a_scan_knows_the_shape_of_what_its_body_captures(tmp_path):
+    """The Reshape changes nothing, but without it ONNX Runtime knows no rank of what a Loop makes, and refuses the Scan when it runs."""
+    model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 18]> g (float16[2,33,2] x) => (float16[33,2] last) <int64 times = {1}, int64[3] dims = {0, 1, 2}> {
+        looped = Loop <body = turn (int64 i, bool c, float16[2,33,2] v) => (bool on, float16 w) { d = Sub (x, v) w = Sigmoid (d) one = Constant <value = int64 {1}> () on = Less (i, one) }> (times, , x)
+        less = Sub (looped, x)  shape = Shape (less)  same = Gather (shape, dims)  r = Reshape (less, same)
+        axes = Constant <value = int64[2] {1, 2}> ()  norm = ReduceL2 <keepdims = 0> (r, axes)
+        last, all = Scan <num_scan_inputs = 1, body = part (float16[33,2] a, float16[33,2] b) => (float16 e, float16 f) { p = Mul (a, b) q = Add (p, norm) e = Sigmoid (q) f = Neg (e) }> (first, x) }''')
+    model.graph.initializer.append(numpy_helper.from_array(np.ones([33, 2], np.float16), "first"))
+    check(tmp_path, model, "trt-dla")
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    x = np.linspace(0, 1, 132, dtype=np.float16).reshape(2, 33, 2)
+    ran = [onnxruntime.InferenceSession(tmp_path / name, options, providers=["CPUExecutionProvider"]).run(None, {"x": x}) for name in ("m.onnx", "out.onnx")]
+    assert all(np.allclose(a, b, rtol=1e-2) for a, b in zip(*ran))
