@@ -152,3 +152,14 @@ def test_a_scan_knows_the_shape_of_what_its_body_captures(tmp_path):
     x = np.linspace(0, 1, 132, dtype=np.float16).reshape(2, 33, 2)
     ran = [onnxruntime.InferenceSession(tmp_path / name, options, providers=["CPUExecutionProvider"]).run(None, {"x": x}) for name in ("m.onnx", "out.onnx")]
     assert all(np.allclose(a, b, rtol=1e-2) for a, b in zip(*ran))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_an_infinity_behind_a_clip_without_bounds_is_a_number(tmp_path, dtype):
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    nodes = [helper.make_node("Clip", ["x"], ["c"]), helper.make_node("Softmax", ["c"], ["y"])]
+    model = made(nodes, [helper.make_tensor_value_info("x", kind, [2])], [helper.make_tensor_value_info("y", kind, [2])], {}, 17)
+    check(tmp_path, model, "ort-cpu")
+    import onnxruntime
+    got = [onnxruntime.InferenceSession(tmp_path / name, providers=["CPUExecutionProvider"]).run(None, {"x": dtype([np.inf, np.inf])})[0] for name in ("m.onnx", "out.onnx")]
+    assert np.array_equal(*got) and np.array_equal(got[0], dtype([0.5, 0.5]))
