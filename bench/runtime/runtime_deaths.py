@@ -61,16 +61,17 @@ def moved_behind_a_dequantizer():
 
 def products_of_halves():
     half = TensorProto.FLOAT16
-    for rank, lead, whole in itertools.product([2, 3, 4], [0, 1], [False, True]):
+    for rank, lead, other in itertools.product([2, 3, 4], [0, 1], ["matrix", "tensor of its rank", "tensor of a higher rank"]):
         for perm in itertools.permutations(range(rank)):
             shape = [[2, 3, 4, 5][p] for p in perm]
             nodes, constants = [helper.make_node("Transpose", ["x"], ["t"], perm=perm)], {}
             if lead:
                 nodes.append(helper.make_node("Reshape", ["t", "to"], ["v"]))
                 constants["to"] = np.int64([1, *shape])
-            constants["w"] = np.ones([1] * (rank + lead - 2 if whole else 0) + [shape[-1], 6], np.float16)
+            more = {"matrix": 0, "tensor of its rank": rank + lead - 2, "tensor of a higher rank": rank + lead - 1}[other]
+            constants["w"] = np.ones([1] * more + [shape[-1], 6], np.float16)
             nodes.append(helper.make_node("MatMul", ["v" if lead else "t", "w"], ["y"]))
-            name = f"Transpose {list(perm)},{' Reshape,' if lead else ''} MatMul with a {'tensor of its rank' if whole else 'matrix'}"
+            name = f"Transpose {list(perm)},{' Reshape,' if lead else ''} MatMul with a {other}"
             yield name, model(nodes, [("x", half, [2, 3, 4, 5][:rank])], [("y", half, None)], constants)
 
 

@@ -17,7 +17,8 @@ struct Step {
   std::set<std::string> dtypes;     // of what it makes; empty: any
   bool repeats = false;             // several of them, one behind the other
   bool moves_first_axis = false;    // of a Transpose: in between the last two, the others stay in order
-  bool with_matrix = false;         // of a product: the other operand is a matrix, this one more
+  bool with_matrix = false;         // of a product: the other operand is a matrix, this one none
+  bool with_other_rank = false;     // of a product: the operands have several ranks, and this one is no matrix
   bool known_sizes = false;         // of a product: all sizes of both operands are numbers
   bool with_row = false;            // of a sum: the other operand has one dim
   bool by_body = false;             // a body of the operator reads the value, whatever the operator
@@ -46,6 +47,7 @@ Step read_step(const nlohmann::json& s) {
           .repeats = holds("repeats"),
           .moves_first_axis = holds("moves_first_axis"),
           .with_matrix = holds("with_matrix"),
+          .with_other_rank = holds("with_other_rank"),
           .known_sizes = holds("known_sizes"),
           .with_row = holds("with_row"),
           .by_body = holds("by_body"),
@@ -130,17 +132,17 @@ class Graphed {
 
   bool may_read(const Step& step, const Placed& node, std::size_t i) const {
     if (step.per_axis && !has_several_scales(node)) return false;
-    if (step.with_matrix) return has_beside(node, i, 2) && facts(node.inputs[i]).rank() > 2;
-    if (step.with_row) return has_beside(node, i, 1);
+    if (step.with_matrix) return rank_beside(node, i) == 2 && rank_of(node.inputs[i]) != 2;
+    if (step.with_other_rank)
+      return rank_of(node.inputs[i]) > 2 && rank_beside(node, i) > 0 && rank_beside(node, i) != rank_of(node.inputs[i]);
+    if (step.with_row) return rank_beside(node, i) == 1;
     return i == 0;
   }
 
-  // Whether the operator has two inputs of known rank, and the one that is not input `i` has this rank.
-  bool has_beside(const Placed& node, std::size_t i, int rank) const {
-    if (node.inputs.size() != 2) return false;
-    const Facts &mine = facts(node.inputs[i]), &other = facts(node.inputs[1 - i]);
-    return mine.shape && other.shape && other.rank() == rank;
-  }
+  static constexpr int kNoRank = -1;
+  int rank_of(Id value) const { return facts(value).shape ? facts(value).rank() : kNoRank; }
+  // Of an operator of two inputs, the rank of the one that is not input `i`.
+  int rank_beside(const Placed& node, std::size_t i) const { return node.inputs.size() == 2 ? rank_of(node.inputs[1 - i]) : kNoRank; }
 
   bool has_known_sizes(const Placed& node) const {
     return std::ranges::all_of(node.inputs, [&](Id id) {

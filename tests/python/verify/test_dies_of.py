@@ -56,6 +56,21 @@ def test_no_product_of_halves_ends_the_runtime(tmp_path, first, second, bias):
     check(tmp_path, made([node], inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [3, 5])], constants, 17), "npu-4d")
 
 
+@pytest.mark.parametrize("ranks", [[1, 4, 5], [2, 1, 4, 5]])
+@pytest.mark.parametrize("op, attributes", [("Softmax", {"axis": 1}), ("Neg", {})])
+def test_no_transpose_of_halves_comes_next_to_a_product_with_another_rank(tmp_path, ranks, op, attributes):
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 2, 0]),
+        helper.make_node(op, ["t"], ["s"], **attributes),
+        helper.make_node("MatMul", ["s", "w"], ["y"]),
+        helper.make_node("Reshape", ["s", "flat"], ["z"]),
+    ]
+    shape = [4, 2, 64]
+    constants = {"w": np.ones([*ranks[:-2], 4, ranks[-1]], np.float16), "flat": np.int64([-1])}
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, None) for name in "yz"]
+    check(tmp_path, made(nodes, [helper.make_tensor_value_info("x", TensorProto.FLOAT16, shape)], outputs, constants, 17), "ort-cpu")
+
+
 @pytest.mark.parametrize("target", ["ort-cpu", "onnx", "qnn-htp", "npu-4d"])
 @pytest.mark.parametrize("opset", [21, 23])
 @pytest.mark.parametrize("reader", ["output", "Abs"])
