@@ -19,6 +19,8 @@ constexpr Assumption kAssumptions[] = {
     {"finite_attention", "finite scores of Attention", AssumptionClass::kKinder,
      "where an Attention operator must be written in parts, no row of its scores is -inf throughout but for the mask",
      "the zeros of such a row are NaN, as in ONNX Runtime's own operator", kNotFinite},
+    {"finite_clips", "finite clips", AssumptionClass::kKinder, "what goes into a Clip of floats without bounds is finite",
+     "ONNX Runtime made the largest finite number of an infinity there, and the infinity stays now", kNotFinite},
     {"finite_experts", "finite tokens of experts", AssumptionClass::kKinder,
      "tokens that go to experts and the scores of their router are finite",
      "a token with NaN or infinity gave NaN, and gives what experts make of numbers now", kNotFinite | kOverflows},

@@ -44,6 +44,7 @@ bool is_about(const Rule& rule, std::string_view assumption) {
   if (assumption == "finite_values") return holds_operator(rule, {"Mul", "Where"});
   if (assumption == "quantizer_holds_values" || assumption == "quantizer_holds_inputs")
     return holds_operator(rule, {"QuantizeLinear"}) && rule.effect == Effect::kApproximates;
+  if (assumption == "finite_clips") return holds_operator(rule, {"Clip"});
   if (assumption == "rows_not_near_zero") return holds_operator(rule, {"Div", "RMSNormalization"}) && rule.effect == Effect::kApproximates;
   if (assumption == "no_empty_row")
     return attention && (asks(rule, {"hides_by_numbers", "hides_by_infinity"}) || holds_operator(rule, {"Div"}));
