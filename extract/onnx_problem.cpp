@@ -401,7 +401,7 @@ class ProblemBuilder {
     some_must_go_ = some_must_go_ || must_go(site);
   }
 
-  // The user named it, or asked for an opset that lacks it, or that some of its function's body has in another form.
+  // The user named it or asked for an opset that lacks it, or it calls a function whose body has another form in that opset.
   bool must_go(const OpSite& site) const {
     if (is_left(site.key)) return true;
     if (target_ && target_->forbidden.contains(operator_name(site.key.domain, site.key.op_type))) return true;

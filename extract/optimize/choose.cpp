@@ -136,8 +136,9 @@ std::string refused_once_raised(const Grown& grown, const Chosen& chosen, std::i
   std::string because;
   const OpsetsOfResult opsets{opset, grown.model->opset("")};
   visit_graphs(grown, chosen, [&](const Grown& g, const Chosen& c) {
+    if (!because.empty()) return;
     const std::vector<DeadlyPlace> places = deadly_places(*g.g, g.lowered, c.selection, target, opsets);
-    if (because.empty() && !places.empty()) because = places.front().because;
+    if (!places.empty()) because = places.front().because;
   });
   return because;
 }

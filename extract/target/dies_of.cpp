@@ -132,24 +132,24 @@ class Graphed {
 
   bool may_read(const Step& step, const Placed& node, std::size_t i) const {
     if (step.per_axis && !has_several_scales(node)) return false;
-    if (step.with_matrix) return rank_beside(node, i) == 2 && rank_of(node.inputs[i]) != 2;
-    if (step.with_other_rank)
-      return rank_of(node.inputs[i]) > 2 && rank_beside(node, i) > 0 && rank_beside(node, i) != rank_of(node.inputs[i]);
-    if (step.with_row) return rank_beside(node, i) == 1;
-    return i == 0;
+    return (i == 0 || step.with_matrix || step.with_other_rank || step.with_row) && stands_beside(step, node, i);
+  }
+
+  // Whether the other operand than input `i` is as the step says.
+  bool stands_beside(const Step& step, const Placed& node, std::size_t i) const {
+    if (!step.with_matrix && !step.with_other_rank && !step.with_row) return true;
+    const int other = rank_beside(node, i);
+    if (other == kNoRank) return false;
+    const int mine = rank_of(node.inputs[i]);
+    if (step.with_matrix) return other == 2 && mine != 2;
+    if (step.with_row) return other == 1;
+    return mine > 2 && other != mine;
   }
 
   static constexpr int kNoRank = -1;
   int rank_of(Id value) const { return facts(value).shape ? facts(value).rank() : kNoRank; }
   // Of an operator of two inputs, the rank of the one that is not input `i`.
   int rank_beside(const Placed& node, std::size_t i) const { return node.inputs.size() == 2 ? rank_of(node.inputs[1 - i]) : kNoRank; }
-
-  bool has_known_sizes(const Placed& node) const {
-    return std::ranges::all_of(node.inputs, [&](Id id) {
-      const Facts& f = facts(id);
-      return f.shape && std::ranges::all_of(*f.shape, [&](Dim d) { return g_.dims().value(d).has_value(); });
-    });
-  }
 
   bool is(const Step& step, const Placed& node, Id value) const {
     if (!step.operators.contains(node.op_type)) return false;
@@ -160,8 +160,9 @@ class Graphed {
     if (step.no_constant && (node.inputs.empty() || facts(node.inputs[0]).constant)) return false;
     if (step.zero_point && (node.inputs.size() < 3 || facts(node.inputs[2]).kind == Facts::Kind::kAbsent)) return false;
     if (step.per_axis && !has_several_scales(node)) return false;
-    if (step.with_matrix && !may_read(step, node, 0)) return false;
-    if (step.known_sizes && !has_known_sizes(node)) return false;
+    if (!stands_beside(step, node, 0)) return false;
+    const auto is_of_known_size = [&](Id id) { return known_bytes(facts(id), g_.dims()).has_value(); };
+    if (step.known_sizes && !std::ranges::all_of(node.inputs, is_of_known_size)) return false;
     if (step.integer_bias && node.inputs.size() > 2 && !is_dequantized(node.inputs[2])) return false;
     return !step.moves_first_axis || moves_first_axis(node);
   }

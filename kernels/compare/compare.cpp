@@ -294,12 +294,12 @@ void compare_tensors(OutputComparison& result, const Tensor& reference, const Te
   if (steps && steps->size > 0 && !is_complex(reference.dtype()) && reference.dtype() != DType::kString) {
     compare_in_steps(result, reference, other, *steps, {0, 0, tolerances.only_finite, noise, tensor});
   } else if (compared_as_floats(reference)) {
-    const double own = std::max(dtype_tolerance(as_real(reference).dtype()), dtype_tolerance(tolerances.coarsest));
+    const Tensor real = as_real(reference);
+    const double own = std::max(dtype_tolerance(real.dtype()), dtype_tolerance(tolerances.coarsest)), least = least_tolerance(real.dtype());
     const bool given = tolerances.rtol || tolerances.atol;
-    compare_floats(
-        result, as_real(reference), as_real(other),
-        {tolerances.rtol.value_or(given ? 0 : own), tolerances.atol.value_or(given ? 0 : least_tolerance(as_real(reference).dtype())),
-         tolerances.only_finite, noise, tensor, steps != nullptr, given ? 0 : dtype_tolerance(tolerances.rounded)});
+    compare_floats(result, real, as_real(other),
+                   {tolerances.rtol.value_or(given ? 0 : own), tolerances.atol.value_or(given ? 0 : least), tolerances.only_finite, noise,
+                    tensor, steps != nullptr, given ? 0 : dtype_tolerance(tolerances.rounded)});
   } else {
     compare_exactly(result, reference, other, noise, tensor);
   }

@@ -56,7 +56,9 @@ void sharpen(const EmitTask& task, Id id, ValueInfo& info) {
 // ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown: it makes an output of size 0.
 // It refuses a Scan of whose body it can't infer all shapes, as from a captured value that a Reshape, which is gone, gave its rank.
 bool needs_types(const EmitTask& task, const EmitUnit& unit) {
-  return !unit.source || key_name(task, unit) == "Attention" || key_name(task, unit) == "Scan";
+  if (!unit.source) return true;
+  const std::string name = key_name(task, unit);
+  return name == "Attention" || name == "Scan";
 }
 
 std::vector<Id> described_values(const EmitTask& task, const EmitUnit& unit, bool changed) {
