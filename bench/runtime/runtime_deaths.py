@@ -2,7 +2,8 @@
 
     python bench/runtime/runtime_deaths.py PYTHON...    # interpreters, each with another onnxruntime
 
-A dequantized value behind each of some operators is read by a node, a body or nobody; and a Transpose of halves stands before a MatMul, with a Reshape or without; a MatMul and an Add read a dequantized value.
+A dequantized value behind each of some operators is read by a node, a body or nobody; a Transpose of halves stands before a MatMul, with a Reshape or without;
+and a MatMul with an Add behind it reads a dequantized value.
 Each graph is loaded with and without optimizations, in a process of its own; those are printed that end by a signal, or are refused, with them alone."""
 import argparse
 import itertools
