@@ -9,11 +9,14 @@
 #include "fmt/format.h"
 #include "kernels/inputs/draw_lengths.h"
 #include "kernels/inputs/draw_numbers.h"
+#include "kernels/inputs/draw_sizes.h"
 
 namespace saturate {
 namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
+constexpr std::size_t kMostBytesOfDefault = std::size_t{1} << 20;
+constexpr std::int64_t kDefaultsMayBeOverridden = 4;  // IR version; before it each initializer is an input, too
 
 std::string dim_symbol(const std::string& input, std::size_t axis) { return fmt::format("{}[{}]", input, axis); }
 
@@ -30,8 +33,8 @@ double Random::normal() { return std::sqrt(-2 * std::log(1 - uniform())) * std::
 std::int64_t Random::below(std::int64_t limit) { return static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(limit)); }
 
 InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fixed)) {
-  std::set<std::string> defaults;
-  for (const Initializer& initializer : model.graph.initializers) defaults.insert(initializer.name);
+  std::map<std::string, const Tensor*> defaults;
+  for (const Initializer& initializer : model.graph.initializers) defaults[initializer.name] = &initializer.tensor;
   const InputUses uses(model.graph);
   for (const ValueInfo& info : model.graph.inputs) {
     Input input{info, std::nullopt, false, {}, defaults.contains(info.name)};
@@ -42,11 +45,14 @@ InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fix
     if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.dequantized = uses.is_dequantized(info.name);
     if (info.type.kind == ValueType::Kind::kTensor) input.compared = uses.compared(info.name);
     if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.length = uses.length(info.name);
+    if (input.has_default && model.ir_version >= kDefaultsMayBeOverridden)
+      if (const Tensor& tensor = *defaults[info.name]; tensor.bytes().size() <= kMostBytesOfDefault) input.default_value = tensor;
     inputs_.push_back(std::move(input));
   }
   collect_symbols();
   add_landmarks(uses.constants());
   lengths_ = length_inputs(model.graph);
+  size_inputs_ = saturate::size_inputs(model.graph);
   for (const Node& node : model.graph.nodes)
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kStrings && node.domain == "ai.onnx.ml")
@@ -138,6 +144,14 @@ bool InputDrawer::open(const Input& input) const {
 
 bool InputDrawer::has_unknown_rank() const {
   return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) { return open(input); });
+}
+
+bool InputDrawer::has_defaults() const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) { return input.default_value.has_value(); });
+}
+
+bool InputDrawer::has_kind(ValueType::Kind kind) const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) { return input.info.type.kind == kind; });
 }
 
 bool InputDrawer::has_floats() const {
@@ -277,6 +291,7 @@ Tensor draw_strings(const Shape& dims, const std::vector<std::string>& words, Ra
 absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style,
                                               Random& random) const {
   const std::string& name = input.info.name;
+  if (type.kind == ValueType::Kind::kOptional && style.absent) return Value(Optional{});
   if (type.kind == ValueType::Kind::kOptional && type.element) {
     absl::StatusOr<Value> inner = draw_value(input, *type.element, sizes, style, random);
     if (!inner.ok()) return inner;
@@ -285,7 +300,7 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
   if (type.kind == ValueType::Kind::kSequence && type.element) {
     Sequence sequence;
     sequence.dtype = type.element->dtype;
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < style.items; ++i) {
       absl::StatusOr<Value> item = draw_value(input, *type.element, sizes, style, random);
       if (!item.ok()) return item;
       sequence.items.push_back(*std::move(item));
@@ -325,12 +340,14 @@ absl::StatusOr<Inputs> InputDrawer::draw(const Sizes& sizes, const DrawStyle& st
   Inputs out;
   Random random(seed);
   for (const Input& input : inputs_) {
+    if (style.other_defaults && input.default_value) out[input.info.name] = Value(other_numbers(*input.default_value));
     if (input.has_default) continue;
     absl::StatusOr<Value> value = draw_value(input, input.info.type, all, style, random);
     if (!value.ok()) return value.status();
     out[input.info.name] = *std::move(value);
   }
   fit_lengths(lengths_, out, random);
+  if (style.told_sizes) fit_sizes(size_inputs_, all, out);
   return out;
 }
 

@@ -33,6 +33,27 @@ class Random {
   std::uint64_t state_;
 };
 
+// What a size that is an input says of an operator's result.
+enum class SizeRole : std::uint8_t {
+  kShape,   // sizes of its axes, of those in `axes` where there are any; ends of a slice
+  kScales,  // result over data
+  kParts,   // lengths of the parts of an axis
+  kBegins,
+  kAxes,
+  kSteps,
+  kOfAxis,  // the size of one axis
+  kGrid,    // of the image that a grid samples (AffineGrid)
+};
+struct SizeInput {
+  std::string input;
+  SizeRole role = SizeRole::kShape;
+  std::string data = {};  // what it is for, and its declared dims; "": nothing
+  std::optional<std::vector<DimSpec>> dims = {};
+  std::vector<std::optional<std::vector<DimSpec>>> results = {};  // declared dims
+  std::int64_t axis = 0;
+  std::vector<std::int64_t> axes = {};
+};
+
 // What integers that aren't known to be indices are drawn from.
 enum class IntStyle : std::uint8_t {
   kMask,  // 0 and 1, the first of each row 1 (no row of a mask is all off)
@@ -68,7 +89,11 @@ struct DrawStyle {
   bool negative_ids = false;                 // ids count from the end of their table now and then
   double scale = 1;                          // of usual floats
   std::int64_t length = 1;                   // see IntStyle::kLength
+  bool told_sizes = false;                   // sizes that operators are given as inputs fit the declared shapes
   bool held = false;                         // no float lies beyond the range of the quantizer that reads it
+  bool other_defaults = false;               // inputs with a default get other numbers than it has
+  bool absent = false;                       // inputs that may be absent are
+  int items = 2;                             // of a sequence
   std::set<std::string> masks = {};          // inputs that are masks, as whatever floats the model takes them
   std::size_t zeros_from = ~std::size_t{0};  // bytes from which on an input of floats is zeros, which take no memory
 };
@@ -95,6 +120,12 @@ class InputDrawer {
   // Whether some input is compared with constants, and whether one tells a length of others.
   bool has_landmarks() const;
   bool tells_lengths() const;
+  // Whether inputs have defaults that are small enough to be drawn, are optional, are sequences.
+  bool has_defaults() const;
+  bool has_optionals() const { return has_kind(ValueType::Kind::kOptional); }
+  bool has_sequences() const { return has_kind(ValueType::Kind::kSequence); }
+  // Whether sizes of operators are inputs.
+  bool tells_sizes() const { return !size_inputs_.empty(); }
   // How many numbers IntStyle::kCompared may draw; 0: no integer is compared with a constant.
   std::int64_t compared_ints() const;
   // What may be the length of others at these sizes: sums of two sizes and sizes, the largest first.
@@ -122,12 +153,14 @@ class InputDrawer {
     bool dequantized = false;                     // integers that are quantized values
     std::vector<double> compared = {};            // constants that it is compared with
     std::optional<std::int64_t> length = {};      // it is a length of other inputs less this
+    std::optional<Tensor> default_value = {};     // of a few bytes, where it may be overridden
   };
   absl::StatusOr<Value> draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style,
                                    Random& random) const;
   void collect_symbols();
   void add_landmarks(const std::vector<double>& constants);
   bool open(const Input& input) const;
+  bool has_kind(ValueType::Kind kind) const;
   static bool is_mask(const Input& input);
   static bool is_switch(const Input& input);
   std::vector<Input> inputs_;
@@ -136,6 +169,7 @@ class InputDrawer {
   std::vector<std::string> words_;  // categories that encoders of the model know; others may be refused
   std::vector<double> landmarks_;   // single constants of the models
   std::vector<LengthInputs> lengths_;
+  std::vector<SizeInput> size_inputs_;
   Sizes fixed_;
 };
 

@@ -45,6 +45,32 @@ void fill(Tensor& tensor, auto&& element) {
   for (std::int64_t i = 0; i < tensor.size(); ++i) data[i] = static_cast<T>(element(i));
 }
 
+// False where the dtype is no float (of 16 bits or more) or complex number.
+bool fill_with(Tensor& tensor, auto&& one) {
+  switch (tensor.dtype()) {
+    case DType::kFloat:
+      fill<float>(tensor, one);
+      return true;
+    case DType::kDouble:
+      fill<double>(tensor, one);
+      return true;
+    case DType::kFloat16:
+      fill<std::uint16_t>(tensor, [&](std::int64_t i) { return to_half(static_cast<float>(one(i))); });
+      return true;
+    case DType::kBfloat16:
+      fill<std::uint16_t>(tensor, [&](std::int64_t i) { return std::bit_cast<std::uint32_t>(static_cast<float>(one(i))) >> 16; });
+      return true;
+    case DType::kComplex64:
+      for (std::int64_t i = 0; i < 2 * tensor.size(); ++i) tensor.mutable_as<float>()[i] = static_cast<float>(one(i));
+      return true;
+    case DType::kComplex128:
+      for (std::int64_t i = 0; i < 2 * tensor.size(); ++i) tensor.mutable_as<double>()[i] = one(i);
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Numbers of one row that are far from what is usual.
 class FarFloats {
  public:
@@ -204,28 +230,7 @@ bool fill_floats(Tensor& tensor, const NumbersOf& of, Random& random) {
                                                                                          : far.of(i / alike, i % alike, usual, random);
     return style.held && quantizer ? std::clamp(drawn, quantizer->low, quantizer->high) : drawn;
   };
-  switch (tensor.dtype()) {
-    case DType::kFloat:
-      fill<float>(tensor, one);
-      return true;
-    case DType::kDouble:
-      fill<double>(tensor, one);
-      return true;
-    case DType::kFloat16:
-      fill<std::uint16_t>(tensor, [&](std::int64_t i) { return to_half(static_cast<float>(one(i))); });
-      return true;
-    case DType::kBfloat16:
-      fill<std::uint16_t>(tensor, [&](std::int64_t i) { return std::bit_cast<std::uint32_t>(static_cast<float>(one(i))) >> 16; });
-      return true;
-    case DType::kComplex64:
-      for (std::int64_t i = 0; i < 2 * tensor.size(); ++i) tensor.mutable_as<float>()[i] = static_cast<float>(one(i));
-      return true;
-    case DType::kComplex128:
-      for (std::int64_t i = 0; i < 2 * tensor.size(); ++i) tensor.mutable_as<double>()[i] = one(i);
-      return true;
-    default:
-      return false;
-  }
+  return fill_with(tensor, one);
 }
 
 namespace {
@@ -317,6 +322,28 @@ bool fill_ints(Tensor& tensor, const NumbersOf& of, Random& random) {
     default:
       return false;
   }
+}
+
+Tensor other_numbers(const Tensor& given) {
+  const DType dtype = given.dtype();
+  const std::int64_t size = given.size();
+  const std::size_t width = static_cast<std::size_t>(bit_width(dtype)) / 8;
+  const bool counts = dtype == DType::kBool || (is_integer(dtype) && width > 0);
+  if (size == 0 || !(counts || is_floating(dtype))) return given;
+  Tensor out(dtype, given.dims());
+  if (!counts) {
+    const auto smaller = [&](std::int64_t i) {
+      const double value = element_as_double(given, (i + 1) % size).value_or(0);
+      return value == 0 ? 0.5 : 0.75 * value;
+    };
+    return fill_with(out, smaller) ? out : given;
+  }
+  std::byte* data = out.mutable_data();
+  const std::span<const std::byte> bytes = given.bytes();
+  std::ranges::rotate_copy(bytes, bytes.begin() + static_cast<std::ptrdiff_t>(width), data);
+  if (std::ranges::equal(bytes, out.bytes()))  // all are the same
+    for (std::size_t i = 0; i < bytes.size(); i += width) data[i] = static_cast<std::byte>(std::to_integer<unsigned>(data[i]) ^ 1u);
+  return out;
 }
 
 }  // namespace saturate

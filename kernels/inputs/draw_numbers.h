@@ -24,5 +24,7 @@ struct NumbersOf {
 bool fill_floats(Tensor& tensor, const NumbersOf& of, Random& random);
 // False where it is no integer of 8 bits or more, nor bool.
 bool fill_ints(Tensor& tensor, const NumbersOf& of, Random& random);
+// Numbers beside those of a default, of the same signs: what they mean is not known. Strings and narrow types stay.
+Tensor other_numbers(const Tensor& given);
 
 }  // namespace saturate

@@ -18,8 +18,8 @@ constexpr double kHangs = 20;
 constexpr std::size_t kAlone = std::size_t{256} << 20;
 
 // What lies far from 0, on an edge or is no number comes out otherwise where a runtime sums in another order.
-constexpr CaseKind kJudged[] = {CaseKind::kUsual,     CaseKind::kGiven,    CaseKind::kQuiet, CaseKind::kEmpty,
-                                CaseKind::kQuantized, CaseKind::kSwitched, CaseKind::kLong};
+constexpr CaseKind kJudged[] = {CaseKind::kUsual,     CaseKind::kGiven,    CaseKind::kQuiet,  CaseKind::kEmpty,
+                                CaseKind::kQuantized, CaseKind::kSwitched, CaseKind::kVaried, CaseKind::kLong};
 bool is_judged(CaseKind kind) { return std::find(std::begin(kJudged), std::end(kJudged), kind) != std::end(kJudged); }
 
 std::string_view said_of(JudgeLevel level) { return level == JudgeLevel::kNone ? "without its optimizations" : "with its optimizations"; }

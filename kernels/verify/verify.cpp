@@ -471,7 +471,8 @@ class Verifier {
       try_plans(drawer);
     }
     if (!found()) try_model_sizes(drawer);
-    if (last_inputs_) try_smaller_numbers(drawer);
+    if (drawer.tells_sizes() && report_.status == VerifyStatus::kEqual && !over() && !has_elements()) try_told_sizes(drawer);
+    if (last_inputs_) try_other_numbers(drawer);
     if (!report_.cases.empty() && report_.status == VerifyStatus::kEqual && !over()) try_beyond(drawer);
   }
 
@@ -503,16 +504,48 @@ class Verifier {
       }
   }
 
-  // Where all outputs of a case are NaN or infinite, the same sizes with numbers that are a fraction of the usual.
-  void try_smaller_numbers(const InputDrawer& drawer) {
-    DrawStyle style = taken_ ? taken_->style : DrawStyle{};
+  bool has_elements() const {
+    for (const VerifyCase& c : report_.cases)
+      for (const OutputComparison& o : c.outputs)
+        if (o.elements > 0) return true;
+    return false;
+  }
+
+  // Where sizes of operators are inputs, and those that were drawn were refused or left outputs empty.
+  void try_told_sizes(const InputDrawer& drawer) {
+    VerifyPlan plan;
+    plan.style.told_sizes = true;
+    const std::size_t before = report_.cases.size();
+    for (const Base& base : bases_of(plan)) {
+      if (over() || report_.status != VerifyStatus::kEqual || report_.cases.size() > before + 1) return;
+      const Try result = one_case(drawer, assign(drawer.symbols(), base, plan.relation, plan.twins), plan.style);
+      if (result == Try::kStop) return;
+      if (result == Try::kCompared) taken_ = plan;
+    }
+  }
+
+  // Where all outputs of a case are NaN or infinite, the same sizes with other numbers: smaller ones, positive ones (Acosh is of those from
+  // 1 on), and single integers beyond 1 (a window of one place is 0 / 0).
+  void try_other_numbers(const InputDrawer& drawer) {
+    const DrawStyle usual = taken_ ? taken_->style : DrawStyle{};
     const Sizes sizes = report_.cases.back().sizes;
-    for (const double scale : {1e-1, 1e-2, 1e-3}) {
+    const auto with = [&](auto change) {
+      DrawStyle style = usual;
+      change(style);
+      return style;
+    };
+    const auto smaller = [&](double scale) { return with([&](DrawStyle& s) { s.scale = scale; }); };
+    const std::pair<DrawStyle, const char*> others[] = {
+        {smaller(1e-1), "a tenth of it"},
+        {smaller(1e-2), "a hundredth of it"},
+        {smaller(1e-3), "a thousandth of it"},
+        {with([](DrawStyle& s) { s.positive = true, s.scale = 10; }), "from 0 to 10"},
+        {with([](DrawStyle& s) { s.reach = Reach::kSwitched, s.phase = 7; }), "integers beyond 1"}};
+    for (const auto& [style, what] : others) {
       if (report_.status != VerifyStatus::kEqual || over()) return;
-      style.scale = scale;
       if (one_case(drawer, sizes, style) != Try::kCompared || gives_no_number(report_.cases.back())) continue;
-      note("inputs of the usual size give NaN and infinities alone in the original; the others are {:.0e} of it", scale);
-      if (taken_) taken_->style.scale = scale;
+      note("inputs of the usual size give NaN and infinities alone in the original; the others are {}", what);
+      if (taken_) taken_->style = style;
       return;
     }
   }
@@ -536,7 +569,6 @@ class Verifier {
   // Cases beyond what is usual, at sizes that the original has taken.
   void try_beyond(const InputDrawer& drawer) {
     BeyondUsual from{original_, drawer, taken_, report_.cases.front().sizes, excluded_};
-    if (last_inputs_ && taken_) from.style.scale = taken_->style.scale;
     from.here = !options_.runtime;
     from.negative_ids = options_.knows_assumptions;
     for (const BeyondCase& one : cases_beyond(from)) {

@@ -32,6 +32,7 @@ enum class CaseKind : std::uint8_t {
   kEdges,    // on and beside constants that inputs are compared with, and ties; passed over as those far from 0
   kQuantized,  // on and beside the edges between steps of the quantizers that read inputs, and beyond their range
   kSwitched,   // flags and counts of one element are others than 1, and rows of masks begin with 0
+  kVaried,     // inputs that have a default have other numbers, those that may be absent are, and sequences have other lengths
   kLong,       // a size goes beyond the blocks in which kernels work
   kGiven,      // by the user
 };

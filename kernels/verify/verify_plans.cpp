@@ -151,6 +151,7 @@ class BeyondCases {
   std::vector<BeyondCase> run() {
     if (from_.here) of_numbers();
     of_switches();
+    of_what_may_be_left_out();
     if (from_.here && from_.taken && !excludes(kEmptySizes))
       for (const Sizes& empty : sizes_with_zero(from_.drawer.symbols(), *from_.taken)) add(CaseKind::kEmpty, empty, from_.style);
     if (from_.taken) of_length();
@@ -181,6 +182,18 @@ class BeyondCases {
       style.phase = static_cast<std::int64_t>(way);
       add(CaseKind::kSwitched, from_.sizes, style);
     }
+  }
+
+  void of_what_may_be_left_out() {
+    const auto vary = [&](auto change) {
+      DrawStyle style = from_.style;
+      change(style);
+      add(CaseKind::kVaried, from_.sizes, style);
+    };
+    if (from_.drawer.has_defaults()) vary([](DrawStyle& s) { s.other_defaults = true; });
+    if (from_.drawer.has_optionals()) vary([](DrawStyle& s) { s.absent = true; });
+    if (from_.drawer.has_sequences())
+      for (const int items : {1, 3, 0}) vary([&](DrawStyle& s) { s.items = items; });
   }
 
   void of_numbers() {

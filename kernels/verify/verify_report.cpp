@@ -24,6 +24,8 @@ std::string_view to_string(CaseKind kind) {
       return "at the edges of quantizers";
     case CaseKind::kSwitched:
       return "with other flags and padding";
+    case CaseKind::kVaried:
+      return "with other defaults, absent inputs and lengths of sequences";
     case CaseKind::kLong:
       return "long";
     case CaseKind::kGiven:

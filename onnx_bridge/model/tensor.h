@@ -61,6 +61,9 @@ using Shape = std::vector<std::int64_t>;
 
 // Product of dims; nullopt on overflow or a negative dim.
 std::optional<std::int64_t> checked_elements(std::span<const std::int64_t> dims);
+
+// Whether a number that a file states is at most so far from 0; of the lowest one std::abs has no answer.
+constexpr bool is_within(std::int64_t x, std::int64_t most) { return x >= -most && x <= most; }
 // Bytes of a tensor's data; nullopt on overflow.
 std::optional<std::size_t> checked_bytes(DType dtype, std::span<const std::int64_t> dims);
 

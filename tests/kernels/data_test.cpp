@@ -107,6 +107,19 @@ TEST(Data, SliceStepsBackAndClamps) {
   EXPECT_FALSE(run({"Slice"}, {x, ints({1}, {0}), ints({1}, {1}), ints({1}, {0}), ints({1}, {0})}).ok());
 }
 
+// Of the lowest integer std::abs is undefined, and what it gave was no far number.
+TEST(Data, PadsOfTheLowestIntegerAreFar) {
+  constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+  const auto says = [](const auto& result, absl::string_view what) {
+    EXPECT_NE(result.status().message().find(what), absl::string_view::npos) << result.status();
+  };
+  for (const std::vector<std::int64_t>& pads : {std::vector{kMin, std::int64_t{0}}, std::vector{std::int64_t{0}, kMin}}) {
+    says(run({"Pad"}, {counting({3}), ints({2}, pads)}), "a pad is too large");
+    says(run({"Col2Im", "", 18, {ints_attr("pads", pads)}}, {counting({1, 1, 3}), ints({1}, {3}), ints({1}, {1})}),
+         "a pad is out of range");
+  }
+}
+
 TEST(Data, GatherFamilyChecksIndices) {
   const Tensor x = counting({3, 2});
   EXPECT_EQ(values(eval({"Gather"}, {x, ints({2}, {-1, 0})})), (Ints{4, 5, 0, 1}));

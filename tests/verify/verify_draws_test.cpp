@@ -70,6 +70,37 @@ TEST(VerifyDraws, FlagsThatTheOriginalRefusesAreLeftOut) {
   EXPECT_EQ(switched(report), 0);
 }
 
+TEST(VerifyDraws, DefaultsAreOverridden) {
+  const std::string signature = "(float[n, 2] x, float[2] w = {0.0, 0.0}) => (float[n, 2] y)";
+  EXPECT_EQ(status_of_pair(signature, "y = Add (x, w)", "y = Identity (x)"), VerifyStatus::kDifferent);
+  EXPECT_EQ(status_of_pair(signature, "y = Add (x, w)", "y = Add (w, x)"), VerifyStatus::kEqual);
+  const std::string axes = "(float[n, 2] x, int64[1] k = {0}) => (float[n, 2] y)";
+  EXPECT_EQ(status_of_pair(axes, "y = CumSum (x, k)", "a = Constant <value_ints = [0]> ()\ny = CumSum (x, a)"), VerifyStatus::kDifferent);
+  const std::string flag = "(float[n, 2] x, bool c = {1}) => (float[n, 2] y)";
+  EXPECT_EQ(status_of_pair(flag, "z = Neg (x)\ny = Where (c, x, z)", "y = Identity (x)"), VerifyStatus::kDifferent);
+}
+
+// Before version 4 of the format every initializer is an input, which nobody gives.
+TEST(VerifyDraws, DefaultsOfOldFilesAreConstants) {
+  const auto of = [](const char* body) {
+    return model_of_draws(fmt::format(
+        "<ir_version: 3, opset_import: [\"\" : 8]>\ng (float[2] x, float[2] w = {{0.0, 0.0}}) => (float[2] y) {{ {} }}\n", body));
+  };
+  EXPECT_EQ(verify(of("y = Add (x, w)"), of("y = Identity (x)")).status, VerifyStatus::kEqual);
+}
+
+TEST(VerifyDraws, OptionalInputsAreAbsent) {
+  const std::string signature = "(optional(float[2]) x) => (bool y)";
+  EXPECT_EQ(status_of_pair(signature, "y = OptionalHasElement (x)", "y = Constant <value = bool {1}> ()"), VerifyStatus::kDifferent);
+  EXPECT_EQ(status_of_pair(signature, "y = OptionalHasElement (x)", "y = OptionalHasElement (x)"), VerifyStatus::kEqual);
+}
+
+TEST(VerifyDraws, SequencesHaveOtherLengths) {
+  const std::string signature = "(seq(float[2]) x) => (int64 y)";
+  EXPECT_EQ(status_of_pair(signature, "y = SequenceLength (x)", "y = Constant <value_int = 2> ()"), VerifyStatus::kDifferent);
+  EXPECT_EQ(status_of_pair(signature, "y = SequenceLength (x)", "y = SequenceLength (x)"), VerifyStatus::kEqual);
+}
+
 TEST(VerifyDraws, NumbersNearZeroShowEpsilons) {
   const std::string signature = "(float[n, m] x) => (float[n, m] y)", square = "p = Mul (x, x)\n";
   const std::string left = square + "e = Constant <value_float = 1e-10> ()\na = Add (p, e)\ny = Log (a)";
@@ -140,6 +171,50 @@ TEST(VerifyDraws, WhereAllIsNanSmallerNumbersAreDrawn) {
   ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
   EXPECT_TRUE(std::any_of(report.cases.begin(), report.cases.end(), [](const VerifyCase& c) { return c.outputs[0].finite > 0; }));
   EXPECT_EQ(verify(grown("0.5"), grown("0.6")).status, VerifyStatus::kDifferent);
+}
+
+// Below 1 Acosh is NaN, and so is a symmetric window of one place.
+TEST(VerifyDraws, WhereAllIsNanLargerNumbersAreDrawn) {
+  const auto status = [](const std::string& signature, const std::string& text, const std::string& other) {
+    const VerifyReport report = verify(model_of(signature, text), model_of(signature, text));
+    EXPECT_EQ(report.status, VerifyStatus::kEqual) << text << report.message;
+    return verify(model_of(signature, text), model_of(signature, other)).status;
+  };
+  const std::string chain = "a = Sub (x, big)\nb = Add (a, big)\n", big = "big = Constant <value_float = 0.5> ()\n";
+  EXPECT_EQ(status("(float[1] x) => (float[1] y)", big + chain + "y = Acosh (b)", big + "y = Acosh (big)"), VerifyStatus::kDifferent);
+  EXPECT_EQ(status("(int32 x) => (float[n] y)", "y = HannWindow <periodic = 0> (x)", "y = HammingWindow <periodic = 0> (x)"),
+            VerifyStatus::kDifferent);
+}
+
+// Others were refused, or left the result empty.
+TEST(VerifyDraws, SizesOfOperatorsFitTheDeclaredShapes) {
+  struct Row {
+    const char *signature, *text;
+  };
+  const Row rows[] = {
+      {"(float[2, 12] x, int64[3] s) => (float[4, 2, 3] y)", "z = Reshape (x, s)"},
+      {"(float[n, 12] x, int64[2] s) => (float[12, n] y)", "z = Reshape (x, s)"},
+      {"(float[2, 1] x, int64[3] s) => (float[5, 2, 7] y)", "z = Expand (x, s)"},
+      {"(int64[2] s, float[3, 4] x) => (float[3, 4] y)", "c = ConstantOfShape (s)\nz = Add (c, x)"},
+      {"(float[1, 1, 4, 4] x, float[4] s) => (float[1, 1, 2, 6] y)", "z = Resize <mode = \"linear\"> (x, , s)"},
+      {"(float[1, 1, 4, 4] x, int64[2] s) => (float[1, 1, 8, 3] y)", "z = Resize <mode = \"linear\", axes = [2, 3]> (x, , , s)"},
+      {"(float[1, 4, 5] x, int64[2] s) => (float[1, 3, 8] y)", "z = CenterCropPad <axes = [-2, -1]> (x, s)"},
+      {"(float[2, 3] x, int64[2] s) => (float[4, 9] y)", "z = Tile (x, s)"},
+      {"(float[7, 2] x, int64[2] s) => (float[3, 2] y, float[4, 2] w)", "z, v = Split (x, s)\nw = Neg (v)"},
+      {"(float[7, 2] x, int64[3] s) => (seq(float[?, 2]) q, float[7, 2] y)", "q = SplitToSequence (x, s)\nz = Neg (x)"},
+      {"(float[8, 9] x, int64[2] b, int64[2] e, int64[2] a, int64[2] t) => (float[3, 5] y)", "z = Slice (x, b, e, a, t)"},
+      {"(float[3, 9] x, int64[1] k) => (float[3, 4] y)", "z, i = TopK (x, k)"},
+      {"(int64[3] x, int64 d, float[2] v) => (float[3, 6] y)", "z = OneHot (x, d, v)"},
+      {"(float[1, 2, 3] x, int64[4] s) => (float[1, 5, 6, 2] y)", "z = AffineGrid (x, s)"},
+  };
+  for (const auto& [signature, text] : rows) {
+    const auto ends = [&](const char* end) {
+      return model_of_draws(fmt::format("<ir_version: 9, opset_import: [\"\" : 20]>\ng {} {{\n{}\ny = {} (z)\n}}\n", signature, text, end));
+    };
+    const VerifyReport report = verify(ends("Sin"), ends("Sin"));
+    EXPECT_EQ(report.status, VerifyStatus::kEqual) << text << ": " << report.message;
+    EXPECT_EQ(verify(ends("Sin"), ends("Cos")).status, VerifyStatus::kDifferent) << text;
+  }
 }
 
 TEST(VerifyDraws, WhatOverflowsIsComparedOnTheWay) {
