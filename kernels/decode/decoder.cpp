@@ -93,6 +93,15 @@ class Finder {
     found_.batch = fixed_dim(input(place), 0);
     found_.window = fixed_dim(input(place), 1);
     take(place);
+    return check_sizes(place);
+  }
+
+  // Runs are cut into windows and prompts into batches of the declared sizes.
+  absl::Status check_sizes(std::size_t place) const {
+    for (const std::size_t axis : {0u, 1u})
+      if (const auto size = fixed_dim(input(place), axis); size && *size < 1)
+        return no_decoder(fmt::format("no decoder of tokens: input '{}' is declared with {} {}; export it with at least 1, or an open size",
+                                      input(place).name, *size, axis == 0 ? "rows" : "tokens"));
     return absl::OkStatus();
   }
 
@@ -139,8 +148,9 @@ class Finder {
       return no_decoder(
           fmt::format("input '{}' has rank {}; a mask of tokens has rank 2 (batch and tokens): export the model with such a one",
                       input(*found_.attention_mask).name, rank_of(input(*found_.attention_mask))));
-    if (found_.attention_mask) found_.mask_length = fixed_dim(input(*found_.attention_mask), 1);
-    return absl::OkStatus();
+    if (!found_.attention_mask) return absl::OkStatus();
+    found_.mask_length = fixed_dim(input(*found_.attention_mask), 1);
+    return check_sizes(*found_.attention_mask);
   }
 
   absl::Status find_logits() {
@@ -262,7 +272,20 @@ std::optional<CacheKind> parse_cache_kind(std::string_view name) {
   return std::nullopt;
 }
 
-absl::StatusOr<Decoder> find_decoder(const Model& model, const DecoderNames& names) { return Finder(model, names).find(); }
+absl::Status check_room(const Model& model, const Decoder& decoder, std::int64_t rows) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 28, kMostRows = std::int64_t{1} << 20;
+  const std::int64_t longest = std::max({std::int64_t{1}, decoder.window.value_or(1), decoder.mask_length.value_or(1)});
+  if (rows <= kMostRows && longest <= kMostTokens / std::max<std::int64_t>(rows, 1)) return absl::OkStatus();
+  return no_decoder(fmt::format("input '{}' or its mask has {} rows of {} tokens, and a run takes {} rows and {} tokens at most",
+                                model.graph.inputs[decoder.input_ids].name, rows, longest, kMostRows, kMostTokens));
+}
+
+absl::StatusOr<Decoder> find_decoder(const Model& model, const DecoderNames& names) {
+  absl::StatusOr<Decoder> found = Finder(model, names).find();
+  if (!found.ok()) return found;
+  if (absl::Status s = check_room(model, *found, found->batch.value_or(1)); !s.ok()) return s;
+  return found;
+}
 
 absl::StatusOr<Shape> first_past(const Model& model, const Decoder& decoder, const CachePair& pair, std::int64_t batch,
                                  const Sizes& sizes) {

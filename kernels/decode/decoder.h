@@ -62,6 +62,9 @@ std::string bare_name(const std::string& name);
 // kInvalidArgument where the model is no decoder, or the names are wrong: what is missing, and what to do.
 absl::StatusOr<Decoder> find_decoder(const Model& model, const DecoderNames& names = {});
 
+// kInvalidArgument where a run of so many rows is larger than any that is made, by the lengths that the model fixes.
+absl::Status check_room(const Model& model, const Decoder& decoder, std::int64_t rows);
+
 // The dims of the past before the first token, for `batch` rows; kInvalidArgument where one is not known.
 absl::StatusOr<Shape> first_past(const Model& model, const Decoder& decoder, const CachePair& pair, std::int64_t batch, const Sizes& sizes);
 

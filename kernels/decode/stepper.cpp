@@ -9,8 +9,6 @@
 namespace saturate {
 namespace {
 
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 28;  // of a run, all rows together
-
 // A tensor of whole numbers, or of floats or bools for masks; `at(i)` is element i.
 template <typename At>
 Tensor filled(DType dtype, Shape dims, At at) {
@@ -86,10 +84,7 @@ absl::Status Stepper::begin(std::vector<std::int64_t> padding, bool count_paddin
   if (decoder_.batch && *decoder_.batch != batch)
     return absl::InvalidArgumentError(
         fmt::format("the model's batch is {}, not {}; give as many prompts, or export it with an open batch", *decoder_.batch, batch));
-  const std::int64_t longest = std::max({std::int64_t{1}, decoder_.window.value_or(1), decoder_.mask_length.value_or(1)});
-  if (longest > kMostTokens / std::max<std::int64_t>(batch, 1))
-    return absl::InvalidArgumentError(fmt::format("input '{}' or its mask has {} rows of {} tokens, and a run takes {} tokens at most",
-                                                  input(decoder_.input_ids).name, batch, longest, kMostTokens));
+  if (absl::Status s = check_room(model_, decoder_, batch); !s.ok()) return s;
   const bool padded = std::any_of(padding.begin(), padding.end(), [](std::int64_t n) { return n > 0; });
   if (padded && !decoder_.attention_mask)
     return absl::InvalidArgumentError("the model has no attention_mask, so that prompts can't be padded; give prompts of one length");

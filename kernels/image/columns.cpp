@@ -22,7 +22,7 @@ Outputs col2im(KernelContext& ctx) {
     for (std::int64_t v : {(*image)[k], (*block)[k], dilations[k], strides[k]}) {
       if (v <= 0 || v > kFar) return ctx.invalid("a size, stride or dilation is out of range");
     }
-    if (std::abs(pads[k]) > kFar || std::abs(pads[k + axes]) > kFar) return ctx.invalid("a pad is out of range");
+    if (!is_within(pads[k], kFar) || !is_within(pads[k + axes], kFar)) return ctx.invalid("a pad is out of range");
     const std::int64_t room = (*image)[k] + pads[k] + pads[k + axes] - dilations[k] * ((*block)[k] - 1) - 1;
     if (room < 0) return ctx.invalid("the block is larger than the image");
     positions.push_back(room / strides[k] + 1);

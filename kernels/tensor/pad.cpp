@@ -32,7 +32,7 @@ absl::StatusOr<Shape> padded_dims(const KernelContext& ctx, const Tensor& x, con
   Shape dims(x.dims());
   for (int k = 0; k < x.rank(); ++k) {
     constexpr std::int64_t kFar = std::int64_t{1} << 48;
-    if (std::max(std::abs(before[k]), std::abs(after[k])) > kFar) return ctx.invalid("a pad is too large");
+    if (!is_within(before[k], kFar) || !is_within(after[k], kFar)) return ctx.invalid("a pad is too large");
     dims[k] += before[k] + after[k];
     if (dims[k] < 0) return ctx.invalid("the pads cut off more than there is");
     if (x.dims()[k] == 0 && dims[k] > 0 && mode != PadMode::kConstant)

@@ -51,7 +51,9 @@ std::optional<Dim> window_dim(Call& c, const Window& w, std::size_t k, Dim size,
   const Dim room = c.dims.sub(c.dims.add(c.dims.add(size, c.constant(begin)), c.constant(end)), span);
   if (!ceil_mode || w.strides[k] == 1) return c.dims.add(c.dims.floor_div(room, stride), c.constant(1));
   const auto r = c.value(room), s = c.value(size);
-  if (!r || !s || std::max({std::abs(*r), std::abs(*s), std::abs(begin), w.strides[k]}) > kFarSize) return std::nullopt;
+  if (!r || !s) return std::nullopt;
+  for (const std::int64_t x : {*r, *s, begin, w.strides[k]})
+    if (!is_within(x, kFarSize)) return std::nullopt;
   std::int64_t out = (*r + w.strides[k] - 1) / w.strides[k] + 1;
   if ((out - 1) * w.strides[k] >= *s + begin) --out;  // a window that would start in the padding at the end is left out
   return c.constant(out);

@@ -427,6 +427,9 @@ TEST_F(Infer, ElementsThatAreNotThere) {
   one("STFT", {tensor(""), scalar(2)});
   EXPECT_EQ(error, "STFT: a signal of rank 0");
   EXPECT_EQ(all("Split", {tensor("4")}, {Attribute::of("num_outputs", far)}, 2).size(), 2u);
+  one("MaxPool", {tensor("1,1,4")},
+      {Attribute::of("kernel_shape", std::vector<std::int64_t>{2}), Attribute::of("strides", std::vector<std::int64_t>{2}),
+       Attribute::of("pads", std::vector<std::int64_t>{-far - 1, 0}), Attribute::of("ceil_mode", std::int64_t{1})});
   one("SplitToSequence", {tensor("9223372036854775807"), scalar(std::int64_t{1} << 62)});
   one("Unsqueeze", {tensor("2"), ints(std::vector<std::int64_t>(600, 0))});
   EXPECT_NE(error, "");

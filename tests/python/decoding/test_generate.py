@@ -225,6 +225,35 @@ def test_runs_of_more_tokens_than_fit(tmp_path, place, length):
     refused(run("generate", tmp_path / "m.onnx", "--prompt-ids", "1", timeout=60), 1, f"rows of {length} tokens")
 
 
+@pytest.mark.parametrize("verb", ["generate", "verify"])
+@pytest.mark.parametrize("rows", [2**21, 2**40])
+def test_more_rows_than_fit(tmp_path, verb, rows):
+    """Prompts were repeated to fill the batch until memory was out, whatever --max-memory and --time-limit said."""
+    model = decoder(Shape(cache="growing"))
+    for held in model.graph.input:
+        if held.name == "input_ids":
+            held.type.tensor_type.shape.dim[0].dim_value = rows
+    onnx.save(model, tmp_path / "m.onnx")
+    path = tmp_path / "m.onnx"
+    words = (path, "--prompt-ids", "1") if verb == "generate" else (saved(tmp_path, Shape(), "whole.onnx"), path, "--stepping")
+    refused(run(verb, *words, timeout=60), 1 if verb == "generate" else 5, f"{rows} rows of 1 tokens")
+
+
+@pytest.mark.parametrize("verb", ["generate", "verify"])
+@pytest.mark.parametrize("place", ["input_ids", "attention_mask"])
+@pytest.mark.parametrize("axis, what", [(0, "rows"), (1, "tokens")])
+def test_declared_sizes_of_zero(tmp_path, verb, place, axis, what):
+    """A window of 0 tokens was divided by, and prompts were cut into batches of 0 for ever."""
+    model = decoder(Shape(cache="growing"))
+    for held in model.graph.input:
+        if held.name == place:
+            held.type.tensor_type.shape.dim[axis].dim_value = 0
+    onnx.save(model, tmp_path / "m.onnx")
+    path = tmp_path / "m.onnx"
+    words = (path, "--prompt-ids", "1") if verb == "generate" else (saved(tmp_path, Shape(), "whole.onnx"), path, "--stepping")
+    refused(run(verb, *words, timeout=60), 1 if verb == "generate" else 5, f"'{place}' is declared with 0 {what}")
+
+
 def test_models_that_are_no_decoders(tmp_path):
     refused(run("generate", DATA / "bart_encoder.onnx", "--prompt-ids", "1"), 1, "none of its outputs are logits")
     onnx.save(ENCODER, tmp_path / "m.onnx")
