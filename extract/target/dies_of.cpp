@@ -24,13 +24,15 @@ struct Step {
   bool by_body = false;             // a body of the operator reads the value, whatever the operator
   std::set<std::string> but;        // not empty: any operator but these, or an output of the graph
   std::set<std::string> from;       // dtypes of what it reads; empty: any
-  bool one_scale = false;           // of a dequantizer: its scale and its zero point are constants of one element
+  bool one_scale = false;           // of a quantizer or dequantizer: its scale and its zero point are constants of one element
   bool zero_point = false;          // of a dequantizer: it has one
   bool no_constant = false;         // what it reads is none
   bool read_once = false;           // what it makes (one of several) is read once
   bool per_axis = false;            // of a quantizer: it has several scales
   bool any_input = false;           // the step before makes any of its inputs, not only the first
   bool integer_bias = false;        // it has no third input, or a dequantized one
+  bool beside_dequantized = false;  // of a product: the other operand is dequantized, too
+  int rank_beyond = 0;              // not 0: what it makes has more dims
 };
 
 struct DeadlyShape {
@@ -59,7 +61,9 @@ Step read_step(const nlohmann::json& s) {
           .read_once = holds("read_once"),
           .per_axis = holds("per_axis"),
           .any_input = holds("any_input"),
-          .integer_bias = holds("integer_bias")};
+          .integer_bias = holds("integer_bias"),
+          .beside_dequantized = holds("beside_dequantized"),
+          .rank_beyond = s.value("rank_beyond", 0)};
 }
 
 std::vector<DeadlyShape> read_shapes() {
@@ -132,11 +136,12 @@ class Graphed {
 
   bool may_read(const Step& step, const Placed& node, std::size_t i) const {
     if (step.per_axis && !has_several_scales(node)) return false;
-    return (i == 0 || step.with_matrix || step.with_other_rank || step.with_row) && stands_beside(step, node, i);
+    return (i == 0 || step.any_input || step.with_matrix || step.with_other_rank || step.with_row) && stands_beside(step, node, i);
   }
 
   // Whether the other operand than input `i` is as the step says.
   bool stands_beside(const Step& step, const Placed& node, std::size_t i) const {
+    if (step.beside_dequantized && !(node.inputs.size() == 2 && is_dequantized(node.inputs[1 - i]))) return false;
     if (!step.with_matrix && !step.with_other_rank && !step.with_row) return true;
     const int other = rank_beside(node, i);
     if (other == kNoRank) return false;
@@ -160,6 +165,7 @@ class Graphed {
     if (step.no_constant && (node.inputs.empty() || facts(node.inputs[0]).constant)) return false;
     if (step.zero_point && (node.inputs.size() < 3 || facts(node.inputs[2]).kind == Facts::Kind::kAbsent)) return false;
     if (step.per_axis && !has_several_scales(node)) return false;
+    if (step.rank_beyond && rank_of(value) <= step.rank_beyond) return false;
     if (!stands_beside(step, node, 0)) return false;
     const auto is_of_known_size = [&](Id id) { return known_bytes(facts(id), g_.dims()).has_value(); };
     if (step.known_sizes && !std::ranges::all_of(node.inputs, is_of_known_size)) return false;
@@ -203,10 +209,11 @@ class Graphed {
     if (!is(shape.steps[step], node, value)) return false;
     once = once || read_once(value);
     place.push_back(&node);
-    if (step == 0) return true;
-    if (!node.inputs.empty()) {
+    const bool as_often = !shape.steps[step].read_once || once;
+    if (step == 0 && as_often) return true;
+    if (step != 0 && !node.inputs.empty()) {
       if (shape.steps[step].repeats && leads(shape, step, node.inputs[0], place, once)) return true;
-      if (!shape.steps[step].read_once || once)
+      if (as_often)
         for (std::size_t i = 0; i < (shape.steps[step].any_input ? node.inputs.size() : 1); ++i)
           if (leads(shape, step - 1, node.inputs[i], place, false)) return true;
     }

@@ -19,8 +19,9 @@ struct DeadlyPlace {
 };
 
 struct OpsetsOfResult {
-  std::int64_t written;   // of ai.onnx, or the newest in which the result may be written
-  std::int64_t excusing;  // the newest in which the model itself may have had a shape: the model's own, or `written`
+  static constexpr std::int64_t kNone = -1;  // nothing is excused
+  std::int64_t written;                      // of ai.onnx, or the newest in which the result may be written
+  std::int64_t excusing;                     // the newest in which the model itself may have had a shape: the model's own, or `written`
 };
 
 // The places of a choice, but for shapes that the model itself has.

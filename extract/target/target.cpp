@@ -438,6 +438,8 @@ constexpr OtherName kOtherNames[] = {{"cpu", "ort-cpu"},
                                      {"tensorrt", "onnx"},
                                      {"trt", "onnx"},
                                      {"nvtensorrtrtx", "onnx"},
+                                     {"dla", "trt-dla", false},
+                                     {"tensorrt-dla", "trt-dla", false},
                                      {"dml", "onnx"},
                                      {"directml", "onnx"},
                                      {"nnapi", "onnx"},
@@ -455,8 +457,19 @@ const OtherName* find_other_name(std::string_view word) {
   return found == std::end(kOtherNames) ? nullptr : found;
 }
 
+// "ort-cpu:1.31" as "ort-cpu@1.31"; "" where no target's name and a version stand there.
+std::string with_release(const std::string& name) {
+  for (const std::string& target : builtin_targets()) {
+    if (!name.starts_with(target)) continue;
+    const std::size_t version = name.find_first_of("0123456789", target.size());
+    if (version != std::string::npos && version <= target.size() + 2) return target + "@" + name.substr(version);
+  }
+  return "";
+}
+
 std::string other_target(const std::string& name) {
   const auto built_in = builtin_targets();
+  if (name.find(',') != std::string::npos) return "a result is for one target: run the command for each";
   const OtherName* other = find_other_name(name);
   if (!other || std::find(built_in.begin(), built_in.end(), other->ours) == built_in.end()) return what_instead(name, built_in);
   const bool is_other = other->ours == "onnx";
@@ -497,6 +510,8 @@ bool is_builtin(std::string_view name) {
 absl::StatusOr<Target> load_any_release(const std::string& name_or_path) {
   if (is_builtin(name_or_path)) return builtin_target(name_or_path);
   const absl::StatusOr<std::string> text = read_data_file(name_or_path);
+  if (const std::string meant = with_release(name_or_path); absl::IsNotFound(text.status()) && !meant.empty())
+    return wrong_usage(fmt::format("{}: no such target; did you mean '{}'?", name_or_path, meant));
   if (absl::IsNotFound(text.status()))
     return no_name_or_file(name_or_path, fmt::format("{}: no such target or file; {}", name_or_path, other_target(name_or_path)));
   if (!text.ok()) return text.status();

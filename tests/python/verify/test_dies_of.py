@@ -23,11 +23,11 @@ def check(tmp_path, model, target, *words):
         assert done.returncode == 0, (loaded, done.returncode, done.stderr[-300:])
 
 
-def both(tmp_path, x, level):
-    """What the model and the result that check() left give for `x`."""
+def both(tmp_path, feeds, level=onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL):
+    """What the model and the result that check() left give for `feeds`."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = level
-    return [onnxruntime.InferenceSession(tmp_path / name, options, providers=["CPUExecutionProvider"]).run(None, {"x": x}) for name in ("m.onnx", "out.onnx")]
+    return [onnxruntime.InferenceSession(tmp_path / name, options, providers=["CPUExecutionProvider"]).run(None, feeds) for name in ("m.onnx", "out.onnx")]
 
 
 def made(nodes, inputs, outputs, constants, opset):
@@ -162,6 +162,63 @@ def test_no_identity_in_front_of_what_is_refused_goes(tmp_path):
     check(tmp_path, made(nodes, [helper.make_tensor_value_info("x", 1, [3])], outputs, constants, 23), "ort-web")
 
 
+@pytest.mark.parametrize("target", ["ort-cpu", "onnx", "ort-web", "npu-4d"])
+def test_views_for_a_rank_of_outputs_excuse_nothing(tmp_path, target):
+    """The views that `--io-rank` puts behind dequantizers are none of the model's own."""
+    nodes = [
+        helper.make_node("Squeeze", ["x"], ["v"]),
+        helper.make_node("QuantizeLinear", ["v", "s", "z"], ["q"]),
+        helper.make_node("QuantizeLinear", ["v", "s", "z"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["e"]),
+        helper.make_node("Relu", ["e"], ["y"]),
+    ]
+    outputs = [helper.make_tensor_value_info("q", TensorProto.INT8, [4, 3]), *(helper.make_tensor_value_info(name, 1, [4, 3]) for name in "dy")]
+    model = made(nodes, [helper.make_tensor_value_info("x", 1, [1, 4, 1, 3])], outputs, {"s": np.float32(0.1), "z": np.int8(0)}, 21)
+    check(tmp_path, model, target, "--io-rank", "4")
+
+
+@pytest.mark.parametrize("shape", [[3, 8], [2, 3, 8]])
+@pytest.mark.parametrize("zero, quantized", [(True, False), (False, True), (True, True)])
+def test_no_batch_of_matrices_has_a_scale_for_each_column(tmp_path, shape, zero, quantized):
+    """npu-4d gave the second operand four dims, which ONNX Runtime's integer products refuse to run."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "t", "v"] if zero else ["w", "t"], ["b"], axis=1),
+        helper.make_node("MatMul", ["a", "b"], ["p"]),
+        helper.make_node("QuantizeLinear", ["p", "s", "z"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"]),
+    ]
+    constants = {"s": np.float32(0.25), "z": np.uint8(3), "t": np.linspace(0.01, 0.04, 5, dtype=np.float32)} | ({"v": np.zeros(5, np.int8)} if zero else {})
+    inputs = [helper.make_tensor_value_info("x", 1, shape), helper.make_tensor_value_info("w", TensorProto.INT8, [8, 5])]
+    made_of = nodes if quantized else nodes[:4]
+    check(tmp_path, made(made_of, inputs, [helper.make_tensor_value_info(made_of[-1].output[0], 1, [*shape[:-1], 5])], constants, 17), "npu-4d")
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.standard_normal(shape, np.float32), "w": rng.integers(-50, 50, [8, 5], np.int8)}
+    (want,), (got,) = both(tmp_path, feeds)
+    np.testing.assert_allclose(got, want, atol=0.26)
+
+
+@pytest.mark.parametrize("target", ["ort-cpu", "onnx", "npu-4d"])
+@pytest.mark.parametrize("dtype, first, second", [("int8", -128, -106), ("uint8", 0, 3)])
+def test_no_reader_between_two_pairs_of_quantizers_goes(tmp_path, target, dtype, first, second):
+    """ONNX Runtime makes one pair of two where nothing else reads what stands between them, which rounds otherwise."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["a", "s", "z"], ["b"]),
+        helper.make_node("Flatten", ["b"], ["f"], axis=1),
+        helper.make_node("QuantizeLinear", ["b", "t", "v"], ["c"]),
+        helper.make_node("DequantizeLinear", ["c", "t", "v"], ["d"]),
+        helper.make_node("Min", ["d", "m"], ["y"]),
+    ]
+    constants = {"s": np.float32(0.5), "z": np.dtype(dtype).type(first), "t": np.float32(0.007), "v": np.dtype(dtype).type(second), "m": np.float32(1.5)}
+    outputs = [helper.make_tensor_value_info("f", 1, [6, 1]), helper.make_tensor_value_info("y", 1, [6])]
+    check(tmp_path, made(nodes, [helper.make_tensor_value_info("x", 1, [6])], outputs, constants, 13), target)
+    for want, got in zip(*both(tmp_path, {"x": np.linspace(-3, 3, 6, dtype=np.float32)}), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_a_scan_knows_the_shape_of_what_its_body_captures(tmp_path):
     """The Reshape changes nothing, but without it ONNX Runtime knows no rank of what a Loop makes, and refuses the Scan when it runs."""
     model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 18]> g (float16[2,33,2] x) => (float16[33,2] last) <int64 times = {1}, int64[3] dims = {0, 1, 2}> {
@@ -172,7 +229,7 @@ def test_a_scan_knows_the_shape_of_what_its_body_captures(tmp_path):
     model.graph.initializer.append(numpy_helper.from_array(np.ones([33, 2], np.float16), "first"))
     check(tmp_path, model, "trt-dla")
     x = np.linspace(0, 1, 132, dtype=np.float16).reshape(2, 33, 2)
-    assert all(np.allclose(a, b, rtol=1e-2) for a, b in zip(*both(tmp_path, x, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)))
+    assert all(np.allclose(a, b, rtol=1e-2) for a, b in zip(*both(tmp_path, {"x": x}, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -181,5 +238,5 @@ def test_an_infinity_behind_a_clip_without_bounds_is_a_number(tmp_path, dtype):
     nodes = [helper.make_node("Clip", ["x"], ["c"]), helper.make_node("Softmax", ["c"], ["y"])]
     model = made(nodes, [helper.make_tensor_value_info("x", kind, [2])], [helper.make_tensor_value_info("y", kind, [2])], {}, 17)
     check(tmp_path, model, "ort-cpu", "--no-assume", "finite_clips")
-    (before,), (after,) = both(tmp_path, dtype([np.inf, np.inf]), onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+    (before,), (after,) = both(tmp_path, {"x": dtype([np.inf, np.inf])})
     assert np.array_equal(before, after) and np.array_equal(before, dtype([0.5, 0.5]))
