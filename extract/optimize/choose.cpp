@@ -18,7 +18,8 @@ namespace {
 absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& options, bool is_raised, const Task& task) {
   constexpr int kMostRounds = 16;
   const CoarseUnits coarse(*grown.g, grown.lowered);
-  const OpsetsOfResult opsets{options.opset_limit, is_raised ? grown.model->opset("") : options.opset_limit};
+  const std::int64_t of_model = is_raised ? grown.model->opset("") : options.opset_limit;
+  const OpsetsOfResult opsets{options.opset_limit, task.options.has_other_interface ? OpsetsOfResult::kNone : of_model};
   for (int round = 0; round < kMostRounds; ++round) {
     auto selection = extract(*grown.g, grown.lowered, task.target, task.cost, options);
     if (!selection.ok()) {
@@ -124,11 +125,17 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t 
 }
 
 bool note_not_computed(const Grown& grown, const Chosen& chosen, Learned& learned) {
+  constexpr int kOneByOne = 4;
+  const bool all = learned.choices_of_not_computed >= kOneByOne;
   bool more = false;
   visit_graphs(grown, chosen, [&](const Grown& g, const Chosen& c) {
+    const EGraph& e = g.g->egraph();
+    const auto may_be_wanted = [&](Id id) { return all && e.find(id) == id && g.g->facts(id).constant; };
     for (Id id = 0; id < c.selection.by_class.size(); ++id)
-      if (c.selection.by_class[id].folded && !g.g->value(id, ~std::size_t{0})) more = learned.not_computed[&g].insert(id).second || more;
+      if ((c.selection.by_class[id].folded || may_be_wanted(id)) && !g.g->value(id, ~std::size_t{0}))
+        more = learned.not_computed[&g].insert(id).second || more;
   });
+  learned.choices_of_not_computed += more;
   return more;
 }
 

@@ -99,12 +99,13 @@ struct OptimizeOptions {
   std::function<void(const FinishedRun&)> observe;        // of the main graph, then of each body; given, e-graphs keep reasons
   bool glances = false;                                   // observe wants neither reasons nor rewrites, so they are not kept for it
   bool observes_all() const { return observe && !glances; }
-  bool provenance = false;     // fill OptimizeReport::provenance, also where no node has metadata_props
-  bool reasons = false;        // e-graphs keep reasons, so that all rules behind a node are known
-  bool annotate = false;       // write them, and what nodes stand for, into the result's metadata_props
-  Decide decide;               // where given, which of the e-graph's graphs is taken; the cheapest where it is not given
-  CostOptions sizes;           // of symbols, by which regions are told apart for it
-  bool newer_release = false;  // also what the result would cost for a newer release: a second choice
+  bool provenance = false;           // fill OptimizeReport::provenance, also where no node has metadata_props
+  bool reasons = false;              // e-graphs keep reasons, so that all rules behind a node are known
+  bool annotate = false;             // write them, and what nodes stand for, into the result's metadata_props
+  Decide decide;                     // where given, which of the e-graph's graphs is taken; the cheapest where it is not given
+  CostOptions sizes;                 // of symbols, by which regions are told apart for it
+  bool has_other_interface = false;  // views were put in front of the model and behind it (io_rank): what they stand beside is not its own
+  bool newer_release = false;        // also what the result would cost for a newer release: a second choice
 };
 
 // A node of the result, and what it stands for.

@@ -89,11 +89,13 @@ struct Chosen {
 // What earlier choices have shown.
 struct Learned {
   std::map<const Grown*, std::set<Id>> not_computed;  // constant classes whose value cannot be computed here, by graph
+  int choices_of_not_computed = 0;                    // that wanted any of them
   bool is_raised = false;                             // into an opset in which ONNX Runtime refuses shapes that the model itself has
 };
 // `limit`: the highest opset.
 absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t limit, const Learned& learned, const Task& task);
-// Adds the values that the choice wants and that cannot be computed; whether there are any.
+// Adds the values that the choice wants and that cannot be computed; whether there are any. After some choices all constants are asked,
+// since those that stand in for one that is too large may be as large.
 bool note_not_computed(const Grown& grown, const Chosen& chosen, Learned& learned);
 // Why ONNX Runtime refuses what is written in this opset, where the model in its own has nothing of the kind; "" where it does not.
 std::string refused_once_raised(const Grown& grown, const Chosen& chosen, std::int64_t opset, const Target& target);

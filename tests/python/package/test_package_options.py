@@ -223,3 +223,21 @@ def test_what_is_no_file_of_a_model_or_of_rules(tmp_path):
     with pytest.raises(onnx_saturate.OptionError, match="RuleSet.builtin"):
         onnx_saturate.optimize(DATA / "bart_encoder.onnx", rules="rule a (X) => (Y)\n  Neg (Neg (X)) => Identity (X)\n")
     assert "list, show, check" in repr(onnx_saturate.rules) and "gather, fit" in repr(onnx_saturate.cost)
+
+
+@pytest.mark.parametrize("most", [16, 64, 256, 1024])
+def test_constants_beyond_the_memory_for_folding_are_no_constants(most):
+    """Many constants cost as little as the one that cannot be computed: all of them are asked, and not one after the other."""
+    mask = np.zeros((2, 1, 5, 9), np.float16)
+    mask[..., 1::3] = -6e4
+    sizes = {"q": [2, 5, 24], "k": [2, 5, 24], "past_k": [2, 3, 4, 8], "past_v": [2, 3, 4, 8]}
+    half = onnx.TensorProto.FLOAT16
+    node = helper.make_node(
+        "MultiHeadAttention", ["q", "k", "k", "", "", "m", "past_k", "past_v"], ["y", "new_k", "new_v"], domain="com.microsoft", num_heads=3, scale=0.5
+    )
+    inputs = [helper.make_tensor_value_info(name, half, dims) for name, dims in sizes.items()]
+    outputs = [helper.make_tensor_value_info(name, half, None) for name in node.output]
+    graph = helper.make_graph([node], "g", inputs, outputs, [onnx.numpy_helper.from_array(mask, "m")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
+    result = onnx_saturate.optimize(model, target="onnx", opset=17, max_memory=most, progress=False, verify=False, time_limit=20)
+    assert {node.domain for node in result.graph.node} == {""}
