@@ -108,6 +108,7 @@ void see_unfused(const FinishedRun& run, const Setup& setup, const OptimizeOptio
       const bool found = place.status == WhyPlace::Status::kNotChosen;
       if (!found && place.status != WhyPlace::Status::kMissed) continue;
       Unfused unfused{found ? place.fused : std::string(kind.one), Unfused::Why::kMissed, 0, "", 1};
+      if (place.quantized) unfused.why = Unfused::Why::kQuantized;
       if (found)
         unfused.why = place.because == Because::kOpset    ? Unfused::Why::kOpset
                       : place.because == Because::kTarget ? Unfused::Why::kTarget

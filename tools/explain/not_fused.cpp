@@ -31,6 +31,7 @@ NotFusedPlace seen_of(const std::string& op, const WhyPlace& place) {
     seen.told.reason = miss.reason;
     seen.near = miss.total > 0 ? static_cast<double>(miss.matched) / static_cast<double>(miss.total) : 0;
   }
+  if (place.quantized) seen.told.reason = kBetweenQuantizers;
   if (seen.told.reason.empty()) seen.told.reason = "no rule comes near";
   return seen;
 }

@@ -36,6 +36,7 @@ KindSummary::Rest rest_of(const WhyPlace& place, const BlockKind& kind, const Se
   }
   if (found && place.because == WhyPlace::Because::kDearer) rest.reason = "no faster here than spelled out";
   if (!found && !place.nearest.empty()) rest.reason = place.nearest.front().reason;
+  if (place.quantized) rest.reason = kBetweenQuantizers;
   if (rest.reason.empty()) rest.reason = "no rule comes near";
   return rest;
 }

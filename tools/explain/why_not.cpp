@@ -274,9 +274,21 @@ class PlaceExplainer {
       place.status = WhyPlace::Status::kGiven;
       return;
     }
-    if (not_chosen_above(place, classes) || query_.glance) return;
+    if (not_chosen_above(place, classes)) return;
+    place.quantized = is_quantized_at(anchor);
+    if (query_.glance) return;
     place.nearest = nearest(classes, place.op_type, closure);
     if (place.nearest.empty()) place.reason = used_otherwise(place, anchor, closure);
+  }
+
+  // Whether the operator of a place reads what was quantized, or is quantized itself.
+  bool is_quantized_at(Id anchor) const {
+    const auto is_op_named = [](std::string_view op) { return [op](const OpKey& key, const ENode&) { return key.op_type == op; }; };
+    const auto users = e_.class_users(anchor);
+    if (std::any_of(users.begin(), users.end(), [&](NodeId n) { return g_.key(e_.node(n).op).op_type == "QuantizeLinear"; })) return true;
+    return any_node(anchor, [&](const OpKey&, const ENode& n) {
+      return std::any_of(n.children.begin(), n.children.end(), [&](Id c) { return any_node(c, is_op_named("DequantizeLinear")); });
+    });
   }
 
   // Where no rule comes near: what uses the anchor, beside what the rules look for there.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,6 +16,9 @@
 namespace saturate {
 
 struct RunIndex;  // run_index.h
+
+// Of a place that is quantized: no exact rule takes a value for what it was before it was rounded.
+inline constexpr std::string_view kBetweenQuantizers = "quantizers stand between its operators; --approximate may drop them";
 
 struct WhyQuery {
   std::string op = {};     // an operator type, with or without domain
@@ -51,6 +55,7 @@ struct WhyPlace {
   std::vector<std::string> rules;      // that led to `fused`, the first to fire first
   std::string reason;                  // of kNotChosen: the target's, or the two costs; of kMissed: where no rule comes near
   Because because = Because::kNone;    // of kNotChosen
+  bool quantized = false;              // of kMissed: quantizers stand between its operators
   std::int64_t opset = 0;              // of kOpset: the first that has the operator
   std::optional<UnitAnswer> integers;  // in a quantized model: the integer kernel that the target makes of the operator as it stands
   double cost = 0, pinned_cost = 0;

@@ -53,6 +53,7 @@ std::string format_why(const WhyReport& report) {
     if (p.status == WhyPlace::Status::kApplied) out += "  applied";
     if (p.status == WhyPlace::Status::kConstant || p.status == WhyPlace::Status::kNotNeeded)
       out += fmt::format("  {}: {}", to_string(p.status), p.reason);
+    if (p.quantized) out += fmt::format("  {}\n", kBetweenQuantizers);
     if (p.status == WhyPlace::Status::kMissed)
       out += !p.nearest.empty() ? "  nearest:" : fmt::format("  no rule comes near{}{}", p.reason.empty() ? "" : ": ", p.reason);
     if (!p.rules.empty()) out += fmt::format("\n  by {}", fmt::join(p.rules, " -> "));
@@ -81,6 +82,7 @@ nlohmann::json to_json(const WhyReport& report) {
       const auto text = [](const std::string& s) { return s.empty() ? nlohmann::json(nullptr) : nlohmann::json(s); };
       place["integer_kernel"] = {{"kernel", text(p.integers->kernel)}, {"why_not", text(p.integers->why)}};
     }
+    if (p.quantized) place["quantized"] = true;
     if (!p.fused.empty()) place["fused"] = p.fused;
     if (!p.reason.empty()) place["reason"] = p.reason;
     if (p.status == WhyPlace::Status::kNotChosen) add_costs(place, p);

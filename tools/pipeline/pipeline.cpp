@@ -254,6 +254,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   }
   std::optional<Measured> measured;
   OptimizeOptions how = options.optimize;
+  how.has_other_interface = asked.has_value();
   if (how.limits.began <= 0) how.limits.began = steady_seconds();
   const TimeGiven time = time_given(how.limits);
   if (options.measure) measure_in(how, *options.measure, measured);

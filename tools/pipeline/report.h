@@ -20,8 +20,8 @@ inline constexpr int kReportSchema = 1;
 
 // Operators of one kind that the e-graph holds or might, and that the result does without.
 struct Unfused {
-  enum class Why : std::uint8_t { kOpset, kTarget, kDearer, kMissed };
-  std::string op_type;  // "Attention"; of kMissed what the place is: "attention"
+  enum class Why : std::uint8_t { kOpset, kTarget, kDearer, kQuantized, kMissed };
+  std::string op_type;  // "Attention"; of kMissed and kQuantized what the place is: "attention"
   Why why = Why::kMissed;
   std::int64_t opset = 0;  // of kOpset: the first that has it
   std::string better;      // and the option that allows it: "--target ort-cpu@1.23"

@@ -238,6 +238,10 @@ void add_left(const WholeReport& report, ScreenLines& lines) {
               {fmt::format("{}: {} does not take them as they would be", what, r.target), what + ": not for this target"});
   if (const std::string what = list(Why::kDearer); !what.empty())
     lines.add(ScreenLines::kLeft, "left", {fmt::format("{}: no faster here than spelled out", what), what + ": no faster here"});
+  if (const std::string what = list(Why::kQuantized); !what.empty())
+    lines.add(ScreenLines::kLeft, "left",
+              {fmt::format("{}: quantizers stand between (--approximate may drop them)", what), what + ": quantizers stand between",
+               what + ": quantized"});
   if (const std::string what = list(Why::kMissed); !what.empty())
     lines.add(ScreenLines::kLeft, "missing", {fmt::format("{}: no rule fits ({})", what, m), what + ": no rule fits"});
 }

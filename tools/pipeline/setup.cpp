@@ -127,16 +127,25 @@ std::vector<std::string> fusions(const std::vector<std::string>& made) {
   return out;
 }
 
+bool makes(const std::vector<std::string>& made, const std::string& op) {
+  return std::any_of(made.begin(), made.end(), [&](const std::string& name) { return name == op || name.ends_with("." + op); });
+}
+
 }  // namespace
 
 absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter) {
   for (const std::string& name : filter.except)
-    if (!has_rule(rules, name)) return wrong_usage(fmt::format("{}: {}", name, no_such_rule(rules, name)));
+    if (!has_rule(rules, name))
+      return wrong_usage(makes(rules.made_operators(), name)
+                             ? fmt::format("{}: no rule, but an operator; --skip-fusion {} leaves out the rules that make it", name, name)
+                             : fmt::format("{}: {}", name, no_such_rule(rules, name)));
   if (!filter.not_made.empty()) {
     const std::vector<std::string> made = rules.made_operators();
     for (const std::string& op : filter.not_made)
-      if (std::none_of(made.begin(), made.end(), [&](const std::string& name) { return name == op || name.ends_with("." + op); }))
-        return wrong_usage(fmt::format("--skip-fusion {}: no rule makes such an operator; {}", op, what_instead(op, fusions(made))));
+      if (!makes(made, op))
+        return wrong_usage(fmt::format(
+            "--skip-fusion {}: no rule makes such an operator; {}", op,
+            has_rule(rules, op) ? fmt::format("it is a rule: --skip-rule {} leaves it out", op) : what_instead(op, fusions(made))));
   }
   if (const auto unknown = filter.assumptions.unknown()) return absl::InvalidArgumentError(*unknown);  // of a target file
   return std::move(rules).filtered(filter);

@@ -1,5 +1,6 @@
 """What `saturate MODEL` says on one screen: its lines, their width, colours, and what -q, -v and -vv leave out or add."""
 import fcntl
+import json
 import os
 import pty
 import re
@@ -7,11 +8,12 @@ import struct
 import subprocess
 import termios
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, SHARED, binary, make_model, run, run_ok, said
+from conftest import DATA, SHARED, binary, make_model, run, run_ok, said, tensor
 
 BART = DATA / "bart_encoder.onnx"
 LABELS = ["time", "found", "newer", "needs", "assumes", "next"]
@@ -221,6 +223,32 @@ def test_the_softmax_of_a_router_is_no_missed_attention(tmp_path):
     assert "attention" not in screen_of(tmp_path / "m.onnx", tmp_path)
     onnx.save(attention(), tmp_path / "m.onnx")
     assert "\n  missing  1 attention: no rule fits" in screen_of(tmp_path / "m.onnx", tmp_path)
+
+
+def test_attention_between_quantizers_is_no_missing_rule(tmp_path):
+    """It was told as `no rule fits`, with a DequantizeLinear in the place of a Softmax as the reason."""
+    model = attention()
+    softmax = next(n for n in model.graph.node if n.op_type == "Softmax")
+    model.graph.initializer.extend([tensor("step", np.float32(0.1)), tensor("zero", np.int8(0))])
+    nodes = []
+    for node in model.graph.node:
+        nodes.append(node)
+        scores = softmax.input[0]
+        for name in (scores, softmax.output[0]):
+            if name in node.output:
+                nodes.append(helper.make_node("QuantizeLinear", [name, "step", "zero"], [name + "_q"]))
+                nodes.append(helper.make_node("DequantizeLinear", [name + "_q", "step", "zero"], [name + "_d"]))
+    for node in nodes:
+        if node.op_type != "QuantizeLinear":
+            node.input[:] = [n + "_d" if n in (scores, softmax.output[0]) else n for n in node.input]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, tmp_path / "m.onnx")
+    screen = screen_of(tmp_path / "m.onnx", tmp_path)
+    assert "\n  left     1 attention: quantizers stand between" in screen and "no rule fits" not in screen
+    assert "1 attention left: quantizers stand between its operators" in " ".join(run_ok("explain", tmp_path / "m.onnx").stdout.split())
+    place = json.loads(run_ok("explain", tmp_path / "m.onnx", "attention", "--json").stdout)["places"][0]
+    assert place["quantized"] and place["status"] == "missed"
 
 
 def test_what_is_left_is_told_with_what_helps(tmp_path):
