@@ -82,6 +82,8 @@ absl::StatusOr<Destination> destination_of(const std::string& given) {
       return unwritable(given, fmt::format("{}; change its rights or name another", std::strerror(errno)));
     out.old = now;
   }
+  if (::stat(out.folder.c_str(), &now) == 0 && !S_ISDIR(now.st_mode))
+    return unwritable(given, fmt::format("{} is a file; name a folder that is there", out.folder));
   if (::access(out.folder.c_str(), W_OK | X_OK) != 0)
     return unwritable(given, fmt::format("{}; check the folder and its rights", std::strerror(errno)));
   return out;

@@ -76,13 +76,22 @@ int finish_output(int code) {
   return code == kExitOk ? kExitFile : code;
 }
 
+// What is written there is told by the option, not by the file's name.
+std::string of_another_kind(const std::string& text, std::string_view wants) {
+  for (const auto& [ending, what] : {std::pair(".html", "a page, which --html writes"), std::pair(".json", "JSON, which --report writes")})
+    if (ending != wants && text.ends_with(ending)) return fmt::format("{} is the name of {}; give one that ends in {}", text, what, wants);
+  return "";
+}
+
 // By what an option's value is called in the help.
 void check_values(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands(nullptr))
     for (CLI::Option* option : verb->get_options()) {
       const std::string named = option->get_type_name(), kind = named.substr(0, named.find(':'));
-      const bool whole = one_of(kind, {"N", "BYTES", "K"}), number = one_of(kind, {"S", "A", "R", "SHARE"});
-      option->check(whole ? not_a_whole_number : number ? not_a_number_from_0 : empty_value, "");
+      const bool whole = one_of(kind, {"N", "BYTES", "K"}), number = one_of(kind, {"A", "R", "SHARE"});
+      if (kind == "R.json") option->check([](const std::string& text) { return of_another_kind(text, ".json"); }, "");
+      if (kind == "PAGE.html") option->check([](const std::string& text) { return of_another_kind(text, ".html"); }, "");
+      option->check(whole ? not_a_whole_number : kind == "S" ? not_a_time : number ? not_a_number_from_0 : empty_value, "");
     }
 }
 
@@ -377,7 +386,9 @@ void describe(CLI::App& app) {
       "optimize ONNX models by equality saturation\n\nRules say which models are equal; an e-graph holds all that follow from them at "
       "once; the cheapest one that the target can run is\n"
       "taken, verified against the original, and written.\n\nThe Python package's command (python3 -m onnx_saturate) has the verbs study, "
-      "tune, vet and pre_post, and text for generate, too.");
+      "tune, vet and pre_post, and text for generate, too.\n\nIf a result is wrong, slow or no model at all: --save-repro DIR keeps what "
+      "repeats the run, and reduce makes "
+      "the model small to report it.");
   app.formatter(man_formatter());
   app.set_help_flag("-h,--help", "this text");
   app.set_version_flag("-V,--version", std::string("saturate ") + SATURATE_VERSION, "the version");

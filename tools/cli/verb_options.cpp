@@ -13,8 +13,8 @@
 
 namespace saturate::verb_options {
 
-std::function<std::string(const std::string&)> whole_in(std::int64_t least, std::int64_t most) {
-  return [least, most](const std::string& text) { return not_a_whole_number_in(text, least, most); };
+std::function<std::string(const std::string&)> whole_in(std::int64_t least, std::int64_t most, std::string_view unit) {
+  return [=](const std::string& text) { return not_a_whole_number_in(text, least, most, unit); };
 }
 
 CLI::Validator choice(const std::vector<std::string>& names) {
@@ -70,7 +70,7 @@ void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads) {
 }
 
 void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const std::string& what) {
-  app->add_option("--max-memory", megabytes, what)->type_name("MB")->check(whole_in(1, std::int64_t{1} << 30), "");
+  app->add_option("--max-memory", megabytes, what)->type_name("MB")->check(whole_in(1, std::int64_t{1} << 30, "MB"), "");
 }
 
 void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what) {

@@ -13,7 +13,7 @@
 namespace saturate::verb_options {
 
 // A check that a value is a whole number in these bounds.
-std::function<std::string(const std::string&)> whole_in(std::int64_t least, std::int64_t most);
+std::function<std::string(const std::string&)> whole_in(std::int64_t least, std::int64_t most, std::string_view unit = "");
 // A check that a value is one of these; its description has them in braces, for completions.
 CLI::Validator choice(const std::vector<std::string>& names);
 // What completions offer of values that may be others, too.

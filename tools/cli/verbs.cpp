@@ -22,7 +22,7 @@ void add_measure(CLI::App* verb, OptimizeArgs& args) {
                    "time the best different graphs and the original in ONNX Runtime in turns, for so many seconds at most, on the sizes of "
                    "--cost-at and --threads; the fastest is written, and the original where nothing is faster")
       ->type_name("SECONDS")
-      ->check([](const std::string& text) { return not_a_number_in(text, 0.001, 1e6); }, "");
+      ->check([](const std::string& text) { return not_a_number_in(text, 0.001, 1e6, "seconds"); }, "");
   verb->add_option("--measured", args.measured, "with --measure: read and keep here what was measured, for this model and others")
       ->type_name("FILE.jsonl")
       ->needs("--measure");

@@ -51,6 +51,7 @@ void read_zip64(std::string_view extra, ZipMember& m) {
 }
 
 absl::StatusOr<std::vector<ZipMember>> directory(std::string_view file, const std::string& path) {
+  if (file.starts_with("\x93NUMPY")) return bad_npz(path, "a .npy file holds no name of an input");
   if (file.size() < 22) return bad_npz(path, "not a .npz file");
   std::uint64_t end = file.size() - 22;
   const std::uint64_t lowest = end > 65535 ? end - 65535 : 0;

@@ -16,6 +16,8 @@ std::optional<double> finite_number(const std::string& text) {
   return number;
 }
 
+std::string of(std::string_view unit) { return unit.empty() ? "" : fmt::format(" of {}", unit); }
+
 }  // namespace
 
 std::optional<std::int64_t> parse_int(std::string_view text) {
@@ -29,6 +31,10 @@ std::string not_a_number_from_0(const std::string& text) {
   return number && *number >= 0 ? "" : fmt::format("'{}' is no number; give one from 0 on", text);
 }
 
+std::string not_a_time(const std::string& text) {
+  return not_a_number_from_0(text).empty() ? "" : fmt::format("'{}' is no number of seconds; give one from 0 on", text);
+}
+
 std::string not_a_number_above_0(const std::string& text) {
   const auto number = finite_number(text);
   return number && *number > 0 ? "" : fmt::format("'{}' is no number above 0", text);
@@ -39,14 +45,16 @@ std::string not_a_whole_number(const std::string& text) {
   return number && *number >= 0 ? "" : fmt::format("'{}' is no whole number from 0 to {}", text, INT64_MAX);
 }
 
-std::string not_a_whole_number_in(const std::string& text, std::int64_t least, std::int64_t most) {
+std::string not_a_whole_number_in(const std::string& text, std::int64_t least, std::int64_t most, std::string_view unit) {
   const auto number = parse_int(text);
-  return number && *number >= least && *number <= most ? "" : fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+  if (number && *number >= least && *number <= most) return "";
+  return fmt::format("'{}' is no whole number{} from {} to {}", text, of(unit), least, most);
 }
 
-std::string not_a_number_in(const std::string& text, double least, double most) {
+std::string not_a_number_in(const std::string& text, double least, double most, std::string_view unit) {
   const auto number = finite_number(text);
-  return number && *number >= least && *number <= most ? "" : fmt::format("'{}' is no number from {} to {}", text, least, most);
+  if (number && *number >= least && *number <= most) return "";
+  return fmt::format("'{}' is no number{} from {} to {}", text, of(unit), least, most);
 }
 
 std::optional<double> growth_of(const std::string& text) {

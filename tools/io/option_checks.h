@@ -13,13 +13,14 @@ std::optional<std::int64_t> parse_int(std::string_view text);
 
 // A finite number, 0 or more.
 std::string not_a_number_from_0(const std::string& text);
+std::string not_a_time(const std::string& text);  // in seconds
 // A finite number above 0.
 std::string not_a_number_above_0(const std::string& text);
 // Digits that fit into 63 bits.
 std::string not_a_whole_number(const std::string& text);
-// Within these bounds, which the sentence names.
-std::string not_a_whole_number_in(const std::string& text, std::int64_t least, std::int64_t most);
-std::string not_a_number_in(const std::string& text, double least, double most);
+// Within these bounds, which the sentence names, and the unit.
+std::string not_a_whole_number_in(const std::string& text, std::int64_t least, std::int64_t most, std::string_view unit = "");
+std::string not_a_number_in(const std::string& text, double least, double most, std::string_view unit = "");
 // "10%" more as 1.1, "1.1" as it is; nullopt for what is neither, or less than nothing more.
 std::optional<double> growth_of(const std::string& text);
 std::string not_a_growth(const std::string& text);

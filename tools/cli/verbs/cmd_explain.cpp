@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "extract/optimize/prediction.h"
@@ -97,6 +98,16 @@ OptimizeOptions explain_options(const ExplainArgs& args, const Setup& setup, std
 
 bool is_cancelled(const ExplainArgs& args) { return args.common.cancel && *args.common.cancel; }
 
+// How the first fused operator that the run made is left out again; "" where it made none.
+std::string undo_text(const Summary& summary, const std::string& model) {
+  for (const KindSummary& kind : summary.kinds)
+    for (const auto& [op, n] : kind.operators)
+      if (std::ranges::any_of(summary.run.made,
+                              [&](const OptimizeReport::Made& m) { return without_domain(m.op_type) == op && !m.rule.empty(); }))
+        return fmt::format("  {:<13} saturate {} -o OUT --skip-fusion {}; the model itself stays as it is\n", "undo", model, op);
+  return "";
+}
+
 // Without a question, or of a kind that is counted.
 int explain_kinds(const ExplainArgs& args, const Model& model, const Setup& setup, const std::string& kind) {
   std::vector<NotFused> places;
@@ -124,7 +135,8 @@ int explain_kinds(const ExplainArgs& args, const Model& model, const Setup& setu
   if (args.common.verbosity > 0)
     print(args, {}, summary->run, setup.settled);
   else if (kind.empty())
-    print_text(fmt::format("  {:<13} saturate explain MODEL attention, or another kind, or a value; -v: operators, rules\n", "more"));
+    print_text(fmt::format("  {:<13} saturate explain MODEL attention, or another kind, or a value; -v: operators, rules\n", "more") +
+               undo_text(*summary, "MODEL"));
   return kExitOk;
 }
 

@@ -63,6 +63,8 @@ constexpr ForeignWord kVerbsOfOthers[] = {
     {"minimize", "did you mean 'reduce'? `saturate reduce IN.onnx` makes a failing model small"},
 };
 
+constexpr std::string_view kBatch = "--dim batch=N fixes a symbolic dim";
+constexpr std::string_view kRules = "all rules are applied; --skip-rule NAME leaves one out, `saturate rules list` names them";
 constexpr std::string_view kSteps = "--iterations N says how often each model is run";
 constexpr std::string_view kTarget = "--target says for which runtime: ort-cpu, ort-cuda, openvino, ... (`saturate targets list`)";
 constexpr std::string_view kThreads = "--threads N";
@@ -77,10 +79,16 @@ constexpr ForeignFlagOf kFlagsOfOthers[] = {
     {"optimize", "--in-place", "-o with the input's own name writes in its place"}, {"optimize", "--inplace", "-o with the input's own name writes in its place"},
     {"optimize", "--overwrite", "--force replaces what is there; -o with the input's own name writes in its place"},
     {"optimize", "--config", "options are words of the command; --save-repro DIR writes a run down, --before and --after take passes of a file"},
+    {"optimize", "--verify", "the result is verified without asking; --no-verify leaves it out"},
+    {"optimize", "--only-rule", kRules}, {"optimize", "--enable-rule", kRules}, {"optimize", "--rule", kRules},
+    {"optimize", "--external-data-name", "--external-data writes OUT.onnx.data beside OUT.onnx; -o names both"},
     {"optimize", "--dry-run", "`saturate explain IN.onnx` optimizes and writes nothing"},
     {"optimize", "--check", "the result is verified without asking; --no-verify leaves it out"},
     {"optimize", "--passes", "all rules are applied; `saturate transform --pass NAME` is for other changes"},
-    {"optimize", "--batch-size", "--dim batch=N fixes a symbolic dim"}, {"optimize", "--batch", "--dim batch=N fixes a symbolic dim"},
+    {"", "--batch-size", kBatch}, {"", "--batch", kBatch},
+    {"run", "--input", "--inputs X.npz gives arrays by name; --random draws them"},
+    {"explain", "--why", "the question is a word: `saturate explain IN.onnx attention`"},
+    {"transform", "--list", "--list-passes"},
     {"optimize", "--precision", "`saturate transform IN.onnx -o OUT.onnx --pass precision` makes it float16"},
     {"optimize", "--ort", "--target ort-cpu is the default; --judge onnxruntime names the judge"},
     {"optimize", "--level", "there are no levels, all rules are applied; --target says for which runtime"},

@@ -157,6 +157,13 @@ Words our_words(const ForeignFlag& flag, const std::string& value) {
   return out;
 }
 
+// An option where a value is missing: "--report -o OUT.onnx" would write a file of that name.
+bool lacks_value(const Words& words, std::size_t at, const CLI::App& verb) {
+  const CLI::Option* option = verb.get_option_no_throw(words[at]);
+  return option && option->get_items_expected_min() > 0 && at + 1 < words.size() && is_flag(words[at + 1]) &&
+         has_option(verb, flag_name(words[at + 1]));
+}
+
 // The shapes behind a flag, each with the flag in front: what is none is an argument again.
 std::size_t part_shapes(Words& words, std::size_t at) {
   const std::string name = flag_name(words[at]);
@@ -232,6 +239,7 @@ std::string take_foreign_flags(Words& words, const CLI::App& verb) {
       ++at;
       continue;
     }
+    if (lacks_value(words, at, verb)) return fmt::format("{} needs a value; {} is an option", words[at], words[at + 1]);
     std::string name = flag_name(words[at]);
     if (name.starts_with("--") && !has_option(verb, name)) {
       std::replace(name.begin(), name.end(), '_', '-');
@@ -254,6 +262,9 @@ std::string take_foreign_flags(Words& words, const CLI::App& verb) {
     }
     if (!flag->says.empty()) return fmt::format("{}: {}", words[at], flag->says);
     const Words values = take_values(words, at, flag->takes);
+    std::error_code ignored;
+    if (name == "--input" && !values.empty() && is_shape(values[0]) && !std::filesystem::exists(values[0], ignored))
+      return fmt::format("--input {}: the model is named there; --input-shapes {} fixes shapes", values[0], values[0]);
     const bool names_target = flag->becomes == "--target {}";
     const std::string value = values.empty() ? "" : names_target ? target_of_provider(values[0]) : values[0];
     const Words made = our_words(*flag, value);

@@ -29,12 +29,19 @@ std::vector<std::string> inputs_of(const Model& model, const std::vector<std::st
   return found;
 }
 
+std::string names_of_inputs(const Model& model) {
+  std::vector<std::string> names;
+  for (const ValueInfo& input : model.graph.inputs) names.push_back(input.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 absl::StatusOr<CacheOptions> options_of(const Work& work, const Arguments& args) {
   CacheOptions options;
   options.tokens = inputs_of(work.model, args.texts("tokens"));
   options.masks = inputs_of(work.model, args.texts("masks"));
   if (options.tokens.empty())
-    return args.wrong("tokens", args.all()["tokens"].dump(), "no input has such a name; name the inputs of tokens");
+    return args.wrong("tokens", fmt::format("{}", fmt::join(args.texts("tokens"), ", ")),
+                      fmt::format("no input has such a name; the model's are {}: name those of tokens", names_of_inputs(work.model)));
   options.given = inputs_of(work.model, args.texts("given"));
   options.given_masks = inputs_of(work.model, args.texts("given_masks"));
   options.past = args.text("past");
@@ -54,7 +61,8 @@ absl::StatusOr<CacheOptions> options_of(const Work& work, const Arguments& args)
     return options;
   }
   if (options.masks.empty())
-    return args.wrong("masks", args.all()["masks"].dump(), "no input has such a name, and nothing else could hide the padding of a window");
+    return args.wrong("masks", fmt::format("{}", fmt::join(args.texts("masks"), ", ")),
+                      "no input has such a name, and nothing else could hide the padding of a window");
   CacheOptions::Fixed fixed{args.whole("window"), args.whole("sequence"), args.whole("max_context")};
   if (fixed.max_context == 0) fixed.max_context = fixed.sequence;
   if (fixed.sequence < fixed.window) return args.wrong("sequence", fmt::format("{}", fixed.sequence), "give the window at least");

@@ -494,6 +494,8 @@ std::vector<std::string> known_names() {
 }
 
 absl::Status unknown(std::string_view name) {
+  if (const std::size_t equals = name.find('='); equals != std::string_view::npos && find_pass(name.substr(0, equals)))
+    return wrong_usage(fmt::format("pass {}: no such pass; did you mean '{}:{}'?", name, name.substr(0, equals), name.substr(equals + 1)));
   return wrong_usage(
       fmt::format("pass {}: no such pass; {}", name, what_instead(name, known_names(), "`saturate transform --list-passes` lists them")));
 }
