@@ -6,7 +6,8 @@ usage: readme_tables.py [DOCUMENT...] [--what screen,coverage,first_result] [--w
 A comment on a line before a block says how it is measured: <!-- measured: KIND -->
   screen        a block of code: the lines after `$ COMMAND` are what the command prints on a wide terminal, but for the time that a run took, the
                 last bits of its numbers, and this machine's processor. It may leave out the last rows. `bart.onnx` is
-                tests/data/bart_encoder.onnx. SATURATE_ONNXRUNTIME says by what it is verified, too.
+                tests/data/bart_encoder.onnx, `decoder.onnx` beside it, the others are made by question_models.py, and `NAME.opt.onnx` is
+                what the command makes of one. SATURATE_ONNXRUNTIME says by what it is verified, too.
   coverage      a table: each row with a command in its first cell is run over the models of --zoo by --coverage-tool. Whole columns are
                 compared: shares as they are rounded there, and how many of the models came out wrong.
   first_result  a table of medians with their smallest and largest; `bench/speed/first_result.py` is run with the command above the table
@@ -30,12 +31,14 @@ import sys
 import tempfile
 import termios
 
+import question_models
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = ("README.md", "docs/compare.md")
+DOCUMENTS = ("README.md", "docs/compare.md", "docs/guide/ten_questions.md")
 MARK = re.compile(r"<!-- measured: (\w+) -->\n+")
 COLUMNS = ("attn", "norms", "gelu", "silu", "rope")
 # What a run tells, not the model: its time, and the last bits of its numbers.
-VARIES = ((r"(error )[\d.e-]+", r"\1SMALL"), (r"(operators, )[\d.]+ (?:us|ms|s)$", r"\1TIME"))
+VARIES = ((r"no difference|error [\d.e-]+ of [\d.e-]+ all(?:owed|\.\.\.)", "SMALL"), (r"(by up to )[\d.e-]+", r"\1SMALL"), (r"(operators, )[\d.]+ (?:us|ms|s)$", r"\1TIME"))
 # What the machine tells, which a document leaves out: its processor, and where ONNX Runtime was found.
 OF_MACHINE = ((r"; this machine is another:.*", ""), (r"as SATURATE_ONNXRUNTIME names it", "installed here"))
 COLUMNS_OF_TERMINAL = 200
@@ -76,9 +79,23 @@ def on_wide_terminal(words, folder):
         printed += part
     os.close(reader)
     said = running.communicate()[1].decode()
-    if running.returncode:
+    if running.returncode not in (0, 3 if "diff" in words else 0):  # which tells that there are differences
         raise SystemExit(f"readme_tables.py: error: {shlex.join(map(str, words))}: {said[-400:]}")
     return printed.decode().replace("\r\n", "\n")
+
+
+def model(word, folder, args):
+    """A model that a command reads, where the word names one; a result is made by the command."""
+    kept = {"bart.onnx": "bart_encoder.onnx", "decoder.onnx": "decoder.onnx"}
+    if word in kept:
+        shutil.copy(ROOT / "tests/data" / kept[word], folder / word)
+    elif word.endswith(".opt.onnx") and (source := word.replace(".opt", "")) and model(source, folder, args):
+        subprocess.run([os.path.abspath(args.saturate), source, "-o", word, "-q"], cwd=folder, check=True)
+    elif word in question_models.MODELS:
+        question_models.MODELS[word](folder / word)
+    else:
+        return False
+    return True
 
 
 def screen(block, args):
@@ -86,9 +103,11 @@ def screen(block, args):
     head, command, *shown, tail = block.splitlines()
     if not command.startswith("$ saturate "):
         raise SystemExit(f"readme_tables.py: error: {command!r} is no command of saturate")
+    words = shlex.split(command)[2:]
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(ROOT / "tests/data/bart_encoder.onnx", pathlib.Path(folder) / "bart.onnx")
-        printed = on_wide_terminal([os.path.abspath(args.saturate), *shlex.split(command)[2:]], folder)
+        for word in words:
+            model(word, pathlib.Path(folder), args)
+        printed = on_wide_terminal([os.path.abspath(args.saturate), *words], folder)
     new = replaced(printed, OF_MACHINE).rstrip("\n").splitlines()
     last = shown[-1].split()[0] if shown else ""
     ends = [i for i, line in enumerate(new, 1) if line.split()[:1] == [last]]
