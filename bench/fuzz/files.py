@@ -27,7 +27,7 @@ from .workers import outcome
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "python"))
 from decoders import Shape, decoder  # noqa: E402
 
-PROGRESS = re.compile(r"saturate: [\w ]+(: [^,]*)?, [\d.]+ s(,|$)")  # that long work prints where nobody looks: "saturate: verify, 10 s, at most 3 s left"
+PROGRESS = re.compile(r"saturate: [\w ]+(: .*)?, [\d.]+ s(,|$)")  # that long work prints where nobody looks: "saturate: search: step 15, 6390 spellings, 10 s, at most 0 s left"
 SECONDS = 50  # below a worker's
 BYTES = 8 << 30
 SANITIZERS = {"ASAN_OPTIONS": "allocator_may_return_null=1:max_allocation_size_mb=3000:detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}

@@ -1,5 +1,6 @@
 """Whether a difference is rounding that a graph amplifies: numbers that cancel, choices that hang on the last bit."""
 import numpy as np
+import onnx.shape_inference
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
 import onnx_saturate
@@ -76,7 +77,7 @@ def all_values(model, feed):
 
 
 def with_noise(model, noise):
-    """The model with an operator behind each output for which noise(node, name) gives (operator, its other operand)."""
+    """The model with operators behind each output for which noise(node, name) gives any: (operator, its other operand)."""
     other = type(model)()
     other.CopyFrom(model)
     del other.graph.node[:]
@@ -85,17 +86,58 @@ def with_noise(model, noise):
         for i, name in enumerate(node.output):
             if not name or not (made := noise(node, name)):
                 continue
-            other.graph.initializer.append(numpy_helper.from_array(made[1], f"{name}/noise"))
-            behind.append(helper.make_node(made[0], [f"{name}/exact", f"{name}/noise"], [name]))
             node.output[i] = f"{name}/exact"
+            for k, (operator, operand) in enumerate(made):
+                other.graph.initializer.append(numpy_helper.from_array(operand, f"{name}/noise{k}"))
+                behind.append(helper.make_node(operator, [f"{name}/exact{k or ''}", f"{name}/noise{k}"], [name if k == len(made) - 1 else f"{name}/exact{k + 1}"]))
         other.graph.node.extend([node, *behind])
     return other
 
 
+def noise_in_bodies(graph, kinds, rng):
+    """Noise of the last bits behind each operator of bodies that rounds, in place: one factor for all elements, whose number is not known."""
+    for body in (a.g for node in graph.node for a in node.attribute if a.HasField("g")):
+        noise_in_bodies(body, kinds, rng)
+        nodes = []
+        for node in body.node:
+            nodes.append(node)
+            for i, name in enumerate(node.output):
+                if node.op_type in UNROUNDED or kinds.get(name) not in (*WIDER, TensorProto.DOUBLE):
+                    continue
+                one = np.ones((), helper.tensor_dtype_to_np_dtype(kinds[name]))
+                body.initializer.append(numpy_helper.from_array(jittered(one, rng), f"{name}/noise"))
+                nodes.append(helper.make_node("Mul", [f"{name}/exact", f"{name}/noise"], [name]))
+                node.output[i] = f"{name}/exact"
+        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        del body.node[:]
+        body.node.extend(copies)
+
+
+def kinds_in_bodies(graph):
+    """The types of floats and others that bodies compute, by name, of a graph whose shapes were inferred."""
+    found = {}
+    for body in (a.g for node in graph.node for a in node.attribute if a.HasField("g")):
+        found.update({v.name: v.type.tensor_type.elem_type for v in (*body.value_info, *body.output)}, **kinds_in_bodies(body))
+    return found
+
+
 def disturbed(model, feed, rng):
-    """The model with noise of the last bits behind each operator that rounds: any sum of products may be rounded so. Bodies stay."""
+    """The model with noise of the last bits behind each operator that rounds, in bodies too: any sum of products may be rounded so.
+    A half of 0 may be a number too small for halves, which ONNX Runtime still has where it computes a chain of them in float."""
     values = all_values(model, feed)
-    return with_noise(model, lambda node, name: None if node.op_type in UNROUNDED or not is_float(values.get(name)) else ("Mul", jittered(np.ones_like(values[name]), rng)))
+
+    def noise(node, name):
+        array = values.get(name)
+        if node.op_type in UNROUNDED or not is_float(array):
+            return []
+        factor = ("Mul", jittered(np.ones_like(array), rng))
+        if array.dtype != np.float16 or (array != 0).all():
+            return [factor]
+        return [factor, ("Add", np.where(array == 0, rng.integers(0, 2, array.shape) * 2.0**-24, 0).astype(np.float16))]
+
+    other = with_noise(model, noise)
+    noise_in_bodies(other.graph, kinds_in_bodies(onnx.shape_inference.infer_shapes(model).graph), rng)
+    return other
 
 
 def off_in_the_last_bits_of_one(model, feed, rng):
@@ -108,7 +150,7 @@ def off_in_the_last_bits_of_one(model, feed, rng):
         of = 1 if node.op_type == "Sigmoid" else np.abs(values.get(node.input[0], np.float32(1)).astype(np.float64))
         array = values[name]
         with np.errstate(all="ignore"):
-            return "Add", (EPSILON[array.dtype.name] / 8 * rng.uniform(-2, 2, array.shape) * of).astype(array.dtype)
+            return [("Add", (EPSILON[array.dtype.name] / 8 * rng.uniform(-2, 2, array.shape) * of).astype(array.dtype))]
 
     return with_noise(model, noise)
 
