@@ -42,6 +42,7 @@ InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fix
     if (info.type.kind == ValueType::Kind::kTensor && is_floating(info.type.dtype)) input.mask = uses.taken_from_one(info.name);
     if (info.type.kind == ValueType::Kind::kTensor) input.asked = uses.shape(info.name);
     if (info.type.kind == ValueType::Kind::kTensor && is_floating(info.type.dtype)) input.quantizer = uses.quantizer(info.name);
+    if (info.type.kind == ValueType::Kind::kTensor && is_floating(info.type.dtype)) input.step = uses.is_step(info.name);
     if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.dequantized = uses.is_dequantized(info.name);
     if (info.type.kind == ValueType::Kind::kTensor) input.compared = uses.compared(info.name);
     if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.length = uses.length(info.name);
@@ -316,6 +317,7 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
     return absl::UnimplementedError(fmt::format("input '{}': inputs of {} can't be drawn", name, dtype_name(type.dtype)));
   Tensor tensor(type.dtype, *dims);
   if (is_floating(type.dtype) && tensor.bytes().size() >= style.zeros_from) return Value(std::move(tensor));
+  if (input.step && fill_steps(tensor, random)) return Value(std::move(tensor));
   const bool quantized = style.reach == Reach::kQuantized;
   const NumbersOf of{style,
                      (style.float_masks && input.mask) || style.masks.contains(name),

@@ -151,6 +151,7 @@ class InputDrawer {
     bool has_default = false;
     std::optional<QuantizerHint> quantizer = {};  // of floats
     bool dequantized = false;                     // integers that are quantized values
+    bool step = false;                            // floats that are scales of quantized values
     std::vector<double> compared = {};            // constants that it is compared with
     std::optional<std::int64_t> length = {};      // it is a length of other inputs less this
     std::optional<Tensor> default_value = {};     // of a few bytes, where it may be overridden

@@ -213,6 +213,11 @@ std::int64_t int_at_landmark(const NumbersOf& of, DType dtype, Random& random) {
 
 }  // namespace
 
+bool fill_steps(Tensor& tensor, Random& random) {
+  constexpr double kUsual = 1.0 / 32;  // floats of a usual size fill a part of a byte's range
+  return fill_with(tensor, [&](std::int64_t) { return kUsual * (0.5 + random.uniform()); });
+}
+
 bool fill_floats(Tensor& tensor, const NumbersOf& of, Random& random) {
   const auto& [style, mask, quantizer, dequantized, limit, compared, landmarks, length] = of;
   const std::int64_t row = tensor.dims().empty() ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1);

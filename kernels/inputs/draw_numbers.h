@@ -20,6 +20,9 @@ struct NumbersOf {
   std::optional<std::int64_t> length = {};  // the one that integers tell
 };
 
+// Scales of quantized values, whatever the style: what a scale of 0, an infinite or a negative one makes is no number that counts.
+// False where the dtype is no float of 16 bits or more.
+bool fill_steps(Tensor& tensor, Random& random);
 // False where the dtype is no float (of 16 bits or more) or complex number.
 bool fill_floats(Tensor& tensor, const NumbersOf& of, Random& random);
 // False where it is no integer of 8 bits or more, nor bool.

@@ -215,6 +215,24 @@ std::optional<QuantizerHint> InputUses::quantizer(const std::string& value, int 
   return std::nullopt;
 }
 
+// Beside a zero point of the same name; norms have scales of another kind.
+bool InputUses::is_step(const std::string& value, int depth) const {
+  static constexpr std::string_view kScale = "_scale";
+  const auto it = uses_.find(value);
+  return it != uses_.end() && depth <= 16 && std::any_of(it->second.begin(), it->second.end(), [&](const Use& use) {
+           const auto& [node, position] = use;
+           if (position == 0 && forwards(*node) && !node->outputs.empty()) return is_step(node->outputs[0], depth + 1);
+           const OpSchema* schema = find_schema(node->domain, node->op_type, kNewestOpset);
+           if (!schema || position >= schema->inputs.size()) return false;
+           std::string_view name = schema->inputs[position].name;
+           if (!name.ends_with(kScale)) return false;
+           name.remove_suffix(kScale.size());
+           return std::ranges::any_of(schema->inputs, [&](const OpSchema::Formal& other) {
+             return other.name.starts_with(name) && other.name.substr(name.size()) == "_zero_point";
+           });
+         });
+}
+
 bool InputUses::is_dequantized(const std::string& value, int depth) const {
   const auto it = uses_.find(value);
   return it != uses_.end() && depth <= 16 && std::any_of(it->second.begin(), it->second.end(), [&](const Use& use) {

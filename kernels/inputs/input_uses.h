@@ -43,6 +43,8 @@ class InputUses {
   ShapeHint shape(const std::string& value, int depth = 0) const;
   // The quantizer that reads it as it is, with its first scale, where scale and zero point are constants.
   std::optional<QuantizerHint> quantizer(const std::string& value, int depth = 0) const;
+  // Whether it is the distance of two quantized values beside each other ("y_scale" and the like).
+  bool is_step(const std::string& value, int depth = 0) const;
   // Whether it is read as quantized integers.
   bool is_dequantized(const std::string& value, int depth = 0) const;
   // Constants that it is compared with or cut off at as it is, or but for its sign.

@@ -140,7 +140,7 @@ VerifyReport verify(const Model& original, const Model& optimized, const VerifyO
 std::string_view advice_unverified(const VerifyReport& report);
 // Outputs (by name) that depend on random operators without a fixed seed.
 std::vector<std::string> random_outputs(const Model& model);
-// "batch=2, seq=3".
+// "batch=2, seq=3"; of many the first, and how many more there are.
 std::string to_string(const Sizes& sizes);
 
 }  // namespace saturate

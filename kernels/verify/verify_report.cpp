@@ -93,8 +93,12 @@ std::string difference_text(const VerifyReport& report) {
 }
 
 std::string to_string(const Sizes& sizes) {
+  constexpr std::size_t kMost = 16;  // a model compared in parts may have thousands
   std::vector<std::string> parts;
-  for (const auto& [symbol, size] : sizes) parts.push_back(fmt::format("{}={}", symbol, size));
+  for (const auto& [symbol, size] : sizes) {
+    parts.push_back(parts.size() < kMost ? fmt::format("{}={}", symbol, size) : fmt::format("and {} more sizes", sizes.size() - kMost));
+    if (parts.size() > kMost) break;
+  }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -190,6 +190,29 @@ TEST(InputDrawer, InputsWithDefaultsAreLeftOut) {
   EXPECT_EQ(inputs->size(), 1u);
 }
 
+// A quantizer of scale 0 divides 0 by 0 where numbers are near 0; the scale of a norm may be anything.
+TEST(InputDrawer, ScalesOfQuantizersAreNoZerosInAnyStyle) {
+  for (const DType dtype : {DType::kFloat, DType::kFloat16}) {
+    Model model;
+    for (const char* name : {"x", "step", "turned", "gain"}) model.graph.inputs.push_back(tensor_input(name, dtype, {std::int64_t{8}}));
+    Node quantize = node("QuantizeLinear", {"x", "step"}, {"q"}), other = node("QuantizeLinear", {"x", "flat"}, {"r"});
+    quantize.domain = "com.microsoft";
+    Node norm = node("InstanceNormalization", {"x", "gain", "gain"}, {"y"});
+    model.graph.nodes = {quantize, node("Flatten", {"turned"}, {"flat"}), other, norm};
+    for (const Reach reach : {Reach::kUsual, Reach::kScaled, Reach::kQuiet, Reach::kEdges, Reach::kSpecial}) {
+      const auto inputs = InputDrawer(model).draw({}, {.reach = reach}, 5);
+      ASSERT_TRUE(inputs.ok()) << inputs.status();
+      for (const char* name : {"step", "turned"})
+        for (std::int64_t i = 0; i < 8; ++i) {
+          const double step = element_as_double(inputs->at(name).tensor(), i).value();
+          EXPECT_TRUE(step > 0.01 && step < 0.1) << step;
+        }
+      const auto is_positive = [&](std::int64_t i) { return element_as_double(inputs->at("gain").tensor(), i).value() > 0; };
+      EXPECT_FALSE(std::ranges::all_of(std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7}, is_positive));
+    }
+  }
+}
+
 // An encoder of categories may refuse what it does not know.
 TEST(DrawInputs, StringsAreWordsThatTheModelKnows) {
   Model model;
