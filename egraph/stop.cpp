@@ -1,6 +1,7 @@
 #include "egraph/stop.h"
 
 #include <chrono>
+#include <utility>
 
 namespace saturate {
 namespace {
@@ -17,8 +18,7 @@ absl::Status StopSign::status() const {
   return absl::OkStatus();
 }
 
-StopScope::StopScope(const StopSign* sign) : before_(current_sign) { current_sign = sign; }
-StopScope::~StopScope() { current_sign = before_; }
+const StopSign* StopScope::heed(const StopSign* sign) { return std::exchange(current_sign, sign); }
 const StopSign* StopScope::current() { return current_sign; }
 
 void heed_stop() {

@@ -31,13 +31,14 @@ class Stopped : public std::exception {
 // While it lives, the work of this thread heeds the sign; null: none. Helpers of a team heed the caller's.
 class StopScope {
  public:
-  explicit StopScope(const StopSign* sign);
-  ~StopScope();
+  explicit StopScope(const StopSign* sign) : before_(heed(sign)) {}
+  ~StopScope() { heed(before_); }
   StopScope(const StopScope&) = delete;
   StopScope& operator=(const StopScope&) = delete;
   static const StopSign* current();
 
  private:
+  static const StopSign* heed(const StopSign* sign);  // the one before
   const StopSign* before_;
 };
 

@@ -219,14 +219,15 @@ bool fill_steps(Tensor& tensor, Random& random) {
 }
 
 bool fill_floats(Tensor& tensor, const NumbersOf& of, Random& random) {
-  const auto& [style, mask, quantizer, dequantized, limit, compared, landmarks, length] = of;
+  const DrawStyle& style = of.style;
+  const std::optional<QuantizerHint>& quantizer = of.quantizer;
   const std::int64_t row = tensor.dims().empty() ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1);
   const FarFloats far(style, tensor.dtype());
   const QuietFloats quiet(style, tensor);
   const std::int64_t alike = far_row(tensor);
   const auto one = [&](std::int64_t i) {
     if (i % 0x10000 == 0) heed_stop();
-    if (mask) return draw_int(style, i, i % row == 0, random) != 0 ? 1.0 : 0.0;
+    if (of.mask) return draw_int(style, i, i % row == 0, random) != 0 ? 1.0 : 0.0;
     if (style.reach == Reach::kQuantized && quantizer) return at_quantizer(*quantizer, style.held, random);
     const double usual = style.scale * (style.positive ? random.uniform() : random.normal());
     const double drawn = style.reach == Reach::kUsual || style.reach == Reach::kSwitched ? usual
