@@ -157,7 +157,7 @@ absl::Status check_page(const std::string& html, const std::vector<NamedPath>& i
   return check_distinct({{"--html", html}}, inputs);
 }
 
-Page::Page(std::string_view verb, const std::string& head, std::string command) {
+Page::Page(std::string_view verb, const std::string& head, const std::string& command) {
   data_ = {{"verb", verb},
            {"saturate", SATURATE_VERSION},
            {"head", lines_of(head)},

@@ -23,7 +23,7 @@ absl::Status check_page(const std::string& html, const std::vector<NamedPath>& i
 class Page {
  public:
   // `head`: lines that the screen prints; `command`: what made the page, for a shell.
-  Page(std::string_view verb, const std::string& head, std::string command);
+  Page(std::string_view verb, const std::string& head, const std::string& command);
 
   // Both models side by side. `diff` knows nodes.
   void add_models(const Model& first, const Model& second, const std::string& first_name, const std::string& second_name,
