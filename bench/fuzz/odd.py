@@ -268,7 +268,7 @@ def refusal(error, options):
     if "Could not find an implementation" in text:
         return "no kernel"
     if isinstance(error, onnx_saturate.VerificationError):
-        return "wrong"
+        return "caught"
     if isinstance(error, onnx_saturate.OptionError) or text.startswith("io_rank"):
         return "options refused"
     if isinstance(error, onnx_saturate.UnsupportedError) or "can't verify" in text:
@@ -289,7 +289,7 @@ def compared(original, options, settings, told):
     report = report.to_dict()
     told["fired"] = firing.of_report(report)
     if report["left_out"]:
-        return outcome("wrong", f"verification left out {[x['rule'] for x in report['left_out']]}: {report['left_out'][0]['because'][:300]}", **told)
+        return outcome("caught", f"verification left out {[x['rule'] for x in report['left_out']]}: {report['left_out'][0]['because'][:300]}", **told)
     word, why = judged(original, result, settings, numbers=not options.get("approximate"))
     if word == "wrong":
         for case in original.cases:

@@ -296,7 +296,7 @@ def compared(model, feed, options, settings, **told):
     if report["left_out"]:
         if not_finite([*wanted.values(), feed.values()]):  # rules that reassociate may give a number there
             return outcome("left out, as not all is finite", **told)
-        return outcome("wrong", f"verification left out {[x['rule'] for x in report['left_out']]}: {report['left_out'][0]['because'][:200]}", **told)
+        return outcome("caught", f"verification left out {[x['rule'] for x in report['left_out']]}: {report['left_out'][0]['because'][:200]}", **told)
     if not report["made_by_rules"] and result.graph.node == model.graph.node:
         return outcome("unchanged", **told)
     effects = settings["effects"]
