@@ -229,11 +229,15 @@ void measure_exactly(const NoiseOf& original, std::initializer_list<std::vector<
   for (std::vector<Noise>* one : noise) learn(original, exact, *one);
 }
 
-bool leaves_its_range(const Model& model, SessionOptions options, const RunLimits& limits, const Inputs& inputs) {
-  options.check_finite = options.check_underflow = true;
+bool overflows_somewhere(const Model& model, SessionOptions options, const RunLimits& limits, const Inputs& inputs) {
+  options.check_finite = true;
   const auto session = Session::create(model, options);
-  if (!session.ok()) return false;
-  return absl::IsOutOfRange(session->run(inputs, nullptr, limits).status());
+  return session.ok() && absl::IsOutOfRange(session->run(inputs, nullptr, limits).status());
+}
+
+bool leaves_its_range(const Model& model, SessionOptions options, const RunLimits& limits, const Inputs& inputs) {
+  options.check_underflow = true;
+  return overflows_somewhere(model, options, limits, inputs);
 }
 
 }  // namespace saturate

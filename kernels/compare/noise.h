@@ -40,8 +40,9 @@ void measure_exactly(const NoiseOf& original, std::initializer_list<std::vector<
 // Inputs with their floats moved by up to one unit in the last place, for the run of this number.
 Inputs moved_inputs(Inputs inputs, int run);
 
-// Whether the model overflows or underflows somewhere on these inputs: makes a NaN or an infinity of finite numbers, or a 0 by Exp, Sigmoid
-// or Softmax.
+// Whether the model makes a NaN or an infinity of finite numbers somewhere on these inputs.
+bool overflows_somewhere(const Model& model, SessionOptions options, const RunLimits& limits, const Inputs& inputs);
+// ... or a 0 by Exp, Sigmoid or Softmax.
 bool leaves_its_range(const Model& model, SessionOptions options, const RunLimits& limits, const Inputs& inputs);
 
 }  // namespace saturate

@@ -268,11 +268,13 @@ class Verifier {
   }
 
   // Far from 0 and at it the original may overflow or underflow on the way, where an equal formula does not. A row that is padding alone
-  // means nothing.
+  // means nothing. Scores that are taken to be finite may overflow in the result alone, which spells them out in 16 bits.
   bool is_no_difference(const Inputs& inputs, CaseKind kind) const {
     if (kind == CaseKind::kSwitched) return has_hidden_row(original_, inputs, run_.session_options(), HiddenBy::kNumbers);
     const bool may_leave = kind == CaseKind::kFar || kind == CaseKind::kQuiet || kind == CaseKind::kEdges;
-    return may_leave && leaves_its_range(original_, run_.session_options(), limits(kind), inputs);
+    if (!may_leave) return false;
+    return leaves_its_range(original_, run_.session_options(), limits(kind), inputs) ||
+           (excludes(kLowScores) && overflows_somewhere(optimized_, run_.session_options(), limits(kind), inputs));
   }
 
   static std::string said_of(unsigned excluded) {

@@ -383,6 +383,23 @@ TEST(Verify, RowsThatAreMaskedAsAWholeAreAvoidedWhereAssumed) {
   EXPECT_EQ(verify(graph(signature, fill + "w = Where (m, x, f)\ny = Softmax (w)"), wrong, options).status, VerifyStatus::kDifferent);
 }
 
+// Scores of halves far from 0 overflow where an operator is spelled out, which is an infinity beside those of a mask.
+TEST(Verify, ScoresThatAreTakenToBeFiniteMayOverflowInTheResultAlone) {
+  const std::string head =
+      "<ir_version: 8, opset_import: [\"\" : 18, \"com.microsoft\" : 1]>\n"
+      "g (float16[1,3,8] q, float16[1,3,8] k, float16[1,3,8] v) => (float16[1,3,8] y) "
+      "<float16[1,1,3,3] m = {0, -inf, -inf, 0, 0, -inf, 0, 0, 0}, float16[3,3] n = {0, -inf, -inf, 0, 0, -inf, 0, 0, 0}> {\n";
+  const Model whole = parse(head + "y = com.microsoft.MultiHeadAttention <num_heads = 1, scale = 0.5> (q, k, v, , , m)\n}");
+  const Model apart = parse(head +
+                            "t = Transpose <perm = [0, 2, 1]> (k)\ns = MatMul (q, t)\nh = Constant <value = float16 {0.5}> ()\n"
+                            "u = Mul (s, h)\nw = Add (u, n)\np = Softmax (w)\ny = MatMul (p, v)\n}");
+  VerifyOptions options;
+  EXPECT_EQ(verify(whole, apart, options).status, VerifyStatus::kDifferent);
+  options.excluded = kNotFinite | kLowScores;
+  const VerifyReport report = verify(whole, apart, options);
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+}
+
 TEST(Verify, SmallOutputsAreCompared) {
   const std::string scale = "c = Constant <value_float = 0.000001> ()\ny = Mul (s, c)";
   EXPECT_EQ(status_of("(float[n] x) => (float[n] y)", "s = Sigmoid (x)\n" + scale,
