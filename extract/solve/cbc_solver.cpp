@@ -1,12 +1,29 @@
-#include "extract/solve/cbc_library.h"
+#include "extract/solve/cbc_solver.h"
 
 #if SATURATE_CBC
+#include <coin/Cbc_C_Interface.h>
 #include <dlfcn.h>
 
 #include <optional>
 
+#include "fmt/format.h"
+
 namespace saturate {
 namespace {
+
+struct CbcFunctions {
+  decltype(&Cbc_newModel) new_model;
+  decltype(&Cbc_deleteModel) delete_model;
+  decltype(&Cbc_loadProblem) load_problem;
+  decltype(&Cbc_setInteger) set_integer;
+  decltype(&Cbc_setLogLevel) set_log_level;
+  decltype(&Cbc_setParameter) set_parameter;
+  decltype(&Cbc_setMIPStartI) set_start;
+  decltype(&Cbc_solve) solve;
+  decltype(&Cbc_bestSolution) best_solution;
+  decltype(&Cbc_status) status;
+  decltype(&Cbc_secondaryStatus) secondary_status;
+};
 
 template <class Function>
 bool find(void* library, const char* name, Function& function) {
@@ -29,12 +46,48 @@ std::optional<CbcFunctions> load() {
   return f;
 }
 
-}  // namespace
-
+// nullptr if the library is not there. Loaded once, kept until the process ends.
 const CbcFunctions* cbc() {
   static const std::optional<CbcFunctions> functions = load();
   return functions ? &*functions : nullptr;
 }
+
+}  // namespace
+
+bool has_cbc() { return cbc() != nullptr; }
+
+IntegerSolution solve_by_cbc(const IntegerProgram& p, double seconds) {
+  const CbcFunctions* f = cbc();
+  if (!f) return {};
+  Cbc_Model* model = f->new_model();
+  f->load_problem(model, static_cast<int>(p.columns()), static_cast<int>(p.rows()), p.begin.data(), p.row.data(), p.factor.data(),
+                  p.lower.data(), p.upper.data(), p.objective.data(), p.row_lower.data(), p.row_upper.data());
+  for (std::size_t i = 0; i < p.whole; ++i) f->set_integer(model, static_cast<int>(i));
+  f->set_log_level(model, 0);
+  f->set_parameter(model, "log", "0");
+  f->set_parameter(model, "slog", "0");
+  f->set_parameter(model, "preprocess", "off");  // its clean-up after a time-out reads freed memory in 2.10.8
+  f->set_parameter(model, "timeMode", "elapsed");
+  f->set_parameter(model, "sec", fmt::format("{:.3f}", seconds).c_str());
+  f->set_parameter(model, "ratioGap", "0");
+  f->set_parameter(model, "allowableGap", "0");
+  const std::vector<double> ones(p.start.size(), 1);
+  f->set_start(model, static_cast<int>(p.start.size()), p.start.data(), ones.data());
+  f->solve(model);
+  IntegerSolution out;
+  if (const double* solution = f->best_solution(model)) out.columns.assign(solution, solution + p.columns());
+  // Secondary status 1: the relaxation is no better than the start.
+  out.proved = f->status(model) == 0 && f->secondary_status(model) <= 1;
+  f->delete_model(model);
+  return out;
+}
+
+}  // namespace saturate
+#else
+namespace saturate {
+
+bool has_cbc() { return false; }
+IntegerSolution solve_by_cbc(const IntegerProgram&, double) { return {}; }
 
 }  // namespace saturate
 #endif

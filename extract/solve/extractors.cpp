@@ -198,7 +198,7 @@ constexpr std::array<Extractor, 7> kExtractors{{
     {"search", "presolve, the best of the greedy ones, local search", &plain_search},
     {"heuristic", "search, then the integer program for 0.1 s where few nodes are left", &heuristic},
     {"local", "iterated local search until many kicks gain nothing, or the time is over", &local},
-    {"ilp", "integer linear program (CBC), warm-started by the heuristics; says when it is optimal", &ilp},
+    {"ilp", "integer linear program (HiGHS or CBC), warm-started by the heuristics; says when it is optimal", &ilp},
     {"portfolio", "heuristics, then the integer program, then large neighbourhoods of it", &portfolio},
 }};
 

@@ -4,23 +4,19 @@
 #include <cmath>
 #include <map>
 
-#include "extract/solve/cbc_library.h"
-#include "fmt/format.h"
-
 namespace saturate {
 namespace {
+
+constexpr double kNoBound = IntegerProgram::kNoBound;
 
 struct Row {
   std::vector<std::pair<int, double>> terms;
   double lower = 0, upper = 0;
 };
 
-constexpr double kNoBound = 1e30;
-
 struct Program {
   std::vector<double> objective, lower, upper;
   std::vector<Row> rows;
-  double scale = 1;
 };
 
 // What a program minimizes, and how many refused operators its choices may have.
@@ -35,8 +31,8 @@ class ProgramBuilder {
 
   Program build(const Price& best) {
     Program out;
-    out.scale = objective_scale(best.*goal_.part);
-    for (const Price& price : p_.cost) out.objective.push_back(price.*goal_.part * out.scale);
+    const double scale = objective_scale(best.*goal_.part);
+    for (const Price& price : p_.cost) out.objective.push_back(price.*goal_.part * scale);
     out.lower.assign(p_.num_nodes(), 0);
     out.upper.assign(p_.num_nodes(), 1);
     std::vector<char> root(p_.num_classes(), 0);
@@ -144,43 +140,33 @@ class ProgramBuilder {
   const Goal goal_;
 };
 
-#if SATURATE_CBC
-class CbcSolver {
- public:
-  CbcSolver(const CbcFunctions& functions, const Program& program) : f_(functions), model_(functions.new_model()) {
-    std::vector<int> start(program.objective.size() + 1, 0), index;
-    std::vector<double> value, row_lower, row_upper;
-    for (const Row& row : program.rows)
-      for (const auto& [column, factor] : row.terms) ++start[static_cast<std::size_t>(column) + 1];
-    for (std::size_t i = 1; i < start.size(); ++i) start[i] += start[i - 1];
-    index.resize(static_cast<std::size_t>(start.back()));
-    value.resize(index.size());
-    std::vector<int> next(start.begin(), start.end() - 1);
-    for (std::size_t r = 0; r < program.rows.size(); ++r) {
-      row_lower.push_back(program.rows[r].lower);
-      row_upper.push_back(program.rows[r].upper);
-      for (const auto& [column, factor] : program.rows[r].terms) {
-        const auto at = static_cast<std::size_t>(next[static_cast<std::size_t>(column)]++);
-        index[at] = static_cast<int>(r);
-        value[at] = factor;
-      }
+// The rows, column by column.
+IntegerProgram by_columns(Program program) {
+  IntegerProgram out;
+  out.objective = std::move(program.objective);
+  out.lower = std::move(program.lower);
+  out.upper = std::move(program.upper);
+  out.begin.assign(out.columns() + 1, 0);
+  for (const Row& row : program.rows)
+    for (const auto& [column, factor] : row.terms) ++out.begin[static_cast<std::size_t>(column) + 1];
+  for (std::size_t i = 1; i < out.begin.size(); ++i) out.begin[i] += out.begin[i - 1];
+  out.row.resize(static_cast<std::size_t>(out.begin.back()));
+  out.factor.resize(out.row.size());
+  std::vector<int> next(out.begin.begin(), out.begin.end() - 1);
+  for (std::size_t r = 0; r < program.rows.size(); ++r) {
+    out.row_lower.push_back(program.rows[r].lower);
+    out.row_upper.push_back(program.rows[r].upper);
+    for (const auto& [column, factor] : program.rows[r].terms) {
+      const auto at = static_cast<std::size_t>(next[static_cast<std::size_t>(column)]++);
+      out.row[at] = static_cast<int>(r);
+      out.factor[at] = factor;
     }
-    f_.load_problem(model_, static_cast<int>(program.objective.size()), static_cast<int>(program.rows.size()), start.data(), index.data(),
-                    value.data(), program.lower.data(), program.upper.data(), program.objective.data(), row_lower.data(), row_upper.data());
   }
-  ~CbcSolver() { f_.delete_model(model_); }
-  CbcSolver(const CbcSolver&) = delete;
-  CbcSolver& operator=(const CbcSolver&) = delete;
-
-  Cbc_Model* model() { return model_; }
-
- private:
-  const CbcFunctions& f_;
-  Cbc_Model* model_;
-};
+  return out;
+}
 
 // The nodes that the solution chooses, followed from the roots.
-NodeChoice read_choice(const ExtractionProblem& p, const double* solution) {
+NodeChoice read_choice(const ExtractionProblem& p, const std::vector<double>& solution) {
   NodeChoice choice(p.num_classes(), kUnchosen);
   std::vector<std::uint32_t> stack = p.roots;
   while (!stack.empty()) {
@@ -195,65 +181,44 @@ NodeChoice read_choice(const ExtractionProblem& p, const double* solution) {
   }
   return choice;
 }
-#endif
+
+IlpResult solve(const IntegerSolver& solver, const Presolved& s, const NodeChoice& warm, const Goal& goal, double seconds) {
+  const ExtractionProblem& p = s.problem;
+  IlpResult result{warm, evaluate_choice(p, warm).dag, false};
+  IntegerProgram program = by_columns(ProgramBuilder(s, goal).build(result.cost));
+  program.whole = p.num_nodes();
+  for (const std::uint32_t n : warm)
+    if (n != kUnchosen) program.start.push_back(static_cast<int>(n));
+  const IntegerSolution solution = solver.solve(program, seconds);
+  result.proved = solution.proved;
+  if (solution.columns.empty()) return result;
+  NodeChoice found = read_choice(p, solution.columns);
+  const ChoiceValue value = evaluate_choice(p, found);
+  if (value.wrong.empty() && value.dag < result.cost) result.choice = std::move(found), result.cost = value.dag;
+  return result;
+}
 
 }  // namespace
 
 std::size_t ilp_rows(const Presolved& s) { return ProgramBuilder(s, {}).build(1).rows.size(); }
 
-#if SATURATE_CBC
-bool ilp_available() { return cbc() != nullptr; }
+bool ilp_available() { return !integer_solvers().empty(); }
 
-static IlpResult solve(const CbcFunctions* f, const Presolved& s, const NodeChoice& warm, const Goal& goal, double seconds) {
-  const ExtractionProblem& p = s.problem;
-  IlpResult result{warm, evaluate_choice(p, warm).dag, false};
-  const Program program = ProgramBuilder(s, goal).build(result.cost);
-  CbcSolver solver(*f, program);
-  Cbc_Model* model = solver.model();
-  for (std::uint32_t n = 0; n < p.num_nodes(); ++n) f->set_integer(model, static_cast<int>(n));
-  f->set_log_level(model, 0);
-  f->set_parameter(model, "log", "0");
-  f->set_parameter(model, "slog", "0");
-  f->set_parameter(model, "preprocess", "off");  // its clean-up after a time-out reads freed memory in 2.10.8
-  f->set_parameter(model, "timeMode", "elapsed");
-  f->set_parameter(model, "sec", fmt::format("{:.3f}", seconds).c_str());
-  f->set_parameter(model, "ratioGap", "0");
-  f->set_parameter(model, "allowableGap", "0");
-  std::vector<int> columns;
-  std::vector<double> values;
-  for (std::uint32_t c = 0; c < p.num_classes(); ++c)
-    if (warm[c] != kUnchosen) columns.push_back(static_cast<int>(warm[c])), values.push_back(1);
-  f->set_start(model, static_cast<int>(columns.size()), columns.data(), values.data());
-  f->solve(model);
-  if (const double* solution = f->best_solution(model)) {
-    NodeChoice found = read_choice(p, solution);
-    const ChoiceValue value = evaluate_choice(p, found);
-    if (value.wrong.empty() && value.dag < result.cost) result.choice = std::move(found), result.cost = value.dag;
-  }
-  // Secondary status 1: the relaxation is no better than the warm start.
-  result.proved = f->status(model) == 0 && f->secondary_status(model) <= 1;
-  return result;
-}
-
-IlpResult solve_ilp(const Presolved& s, const NodeChoice& warm, double seconds) {
+IlpResult solve_ilp(const Presolved& s, const NodeChoice& warm, double seconds, const IntegerSolver* solver) {
   IlpResult result{warm, evaluate_choice(s.problem, warm).dag, false};
-  const CbcFunctions* f = cbc();
-  if (!f) return result;
+  if (!solver && !ilp_available()) return result;
+  const IntegerSolver& by = solver ? *solver : integer_solvers().front();
   const auto& prices = s.problem.cost;
-  if (std::none_of(prices.begin(), prices.end(), [](const Price& p) { return p.refused > 0; })) return solve(f, s, warm, {}, seconds);
+  if (std::none_of(prices.begin(), prices.end(), [](const Price& p) { return p.refused > 0; })) return solve(by, s, warm, {}, seconds);
   bool fewest = result.cost.refused == 0;
   if (!fewest) {
-    result = solve(f, s, warm, {.part = &Price::refused}, seconds / 2);
+    result = solve(by, s, warm, {.part = &Price::refused}, seconds / 2);
     fewest = result.proved;
     seconds /= 2;
   }
-  result = solve(f, s, result.choice, {.most_refused = result.cost.refused}, seconds);
+  result = solve(by, s, result.choice, {.most_refused = result.cost.refused}, seconds);
   result.proved = result.proved && fewest;
   return result;
 }
-#else
-bool ilp_available() { return false; }
-IlpResult solve_ilp(const Presolved& s, const NodeChoice& warm, double) { return {warm, evaluate_choice(s.problem, warm).dag, false}; }
-#endif
 
 }  // namespace saturate
