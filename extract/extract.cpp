@@ -72,11 +72,15 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   const auto other = extractor->run(p.plain, {.seconds = options.extractor_seconds, .seed = 1});
   if (!other.ok()) return other.status();
   NodeChoice choice = clearly_less(other->cost, search.cost(), kLeastGain) ? other->choice : search.choice();
+  bool proved = other->proved;
   if (options.memory_slack > 0) {
     NodeChoice less = least_memory(g, lowered, p, choice, options);
     // What the runtime fuses by itself may cost more than the share that is given away.
     const auto cost_of = [&](const NodeChoice& of) { return at_load(g, prices_fusions(cost) ? &target : nullptr, p, of).price.cost; };
-    if (cost_of(less) <= cost_of(choice) * (1 + options.memory_slack)) choice = std::move(less);
+    if (cost_of(less) <= cost_of(choice) * (1 + options.memory_slack)) {
+      proved = proved && less == choice;
+      choice = std::move(less);
+    }
   }
   const Target* loading = prices_fusions(cost) ? &target : nullptr;
   AtLoad was = at_load(g, loading, p, inside.ok() ? *inside : own), now = at_load(g, loading, p, choice);
@@ -84,15 +88,21 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   const Price own_loaded = lowered.inlined.empty() ? was.price : at_load(g, loading, p, own).price;
   if (const double most = own_loaded.cost * (1 + options.memory_slack); now.price > Price(own_loaded.refused, most * (1 + kLeastGain))) {
     choice = own;
+    proved = false;
     now = at_load(g, loading, p, own);
   }
   Selection result = without_units(g, lowered.roots, to_selection(p, choice));
   if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty()) {
-    if (const auto others = without_fused(p, choice, options)) return extract(g, lowered, target, cost, *others);
+    if (const auto others = without_fused(p, choice, options)) {
+      absl::StatusOr<Selection> again = extract(g, lowered, target, cost, *others);
+      if (again.ok()) again->proved = false;
+      return again;
+    }
     return absl::InternalError("extraction: " + wrong);
   }
   result.cost_before = was.price.cost;
   result.cost = now.price.cost;
+  result.proved = proved;
   return result;
 }
 

@@ -484,9 +484,8 @@ OptimizeResult as_it_came(const Model& model, const Task& task, OptimizeResult r
   result.model = model;
   report.cost_after = report.cost_before;
   report.after_at_load = report.before_at_load;
-  report.cost_ratio = std::nullopt, report.dearer = false;
-  report.made.clear(), report.provenance.clear(), report.unwanted.clear();
-  report.cut_metadata = 0;
+  report.cost_ratio = std::nullopt, report.dearer = report.proved = false;
+  report.made.clear(), report.provenance.clear(), report.unwanted.clear(), report.cut_metadata = 0;
   report.after = report.before;
   report.needs = needs_of(report.after, runtime_of(&task.target));
   return result;
@@ -509,8 +508,9 @@ absl::StatusOr<OptimizeResult> optimized(const Model& model, const Task& task, O
   if (result.stopped) return std::move(result);
   const absl::StatusOr<bool> unchanged = decide(model, attempt, task);
   if (!unchanged.ok()) return unchanged.status();
-  visit_graphs(attempt.grown(), attempt.chosen(),
-               [&](const Grown&, const Chosen& chosen) { report.cost_before += chosen.selection.cost_before; });
+  visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown&, const Chosen& chosen) {
+    report.cost_before += chosen.selection.cost_before, report.proved = report.proved && chosen.selection.proved;
+  });
   if (*unchanged) {
     note_loaded(model, model, task, report);
     return as_it_came(model, task, std::move(result));
@@ -542,6 +542,7 @@ absl::StatusOr<OptimizeResult> optimized(const Model& model, const Task& task, O
   const bool cost_decides = task.has_rules() && !options.decide && task.target.wishes.empty() && options.memory_slack <= 0;
   if (cost_decides && is_dearer(report) && AttemptVariants(model, attempt, task, result.model).may_stay()) {
     report.warnings.push_back("what the rules made would be dearer once the runtime has loaded it: the model is returned as it came");
+    report.given_back = true;
     return as_it_came(model, task, std::move(result));
   }
   note_newer(attempt, task, report);

@@ -136,8 +136,10 @@ struct OptimizeReport {
   double cost_before = 0, cost_after = 0;  // of what runs after load, in the main graph, and in each body once
   // What of cost_after / cost_before is to be expected with 90 % confidence: least and most; absent where costs are no times.
   std::optional<std::pair<double, double>> cost_ratio;
-  bool dearer = false;  // beyond the error of prices alone
-  bool late = false;    // the time was over before there was a result: it is the model as it came, and needs no verifying
+  bool dearer = false;      // beyond the error of prices alone
+  bool proved = true;       // no other choice of the e-graphs costs less by the prices of operators (Selection::proved), in any graph
+  bool given_back = false;  // what the rules made would be dearer once the runtime has loaded it: it is the model as it came
+  bool late = false;        // the time was over before there was a result: it is the model as it came, and needs no verifying
   // Operators that run once the target's runtime has loaded the model, by the same count: what it fuses and computes then is done.
   std::map<std::string, std::size_t> before_at_load, after_at_load;
   // Nodes that the target refuses; absent for targets that take everything.

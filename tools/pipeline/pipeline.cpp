@@ -140,6 +140,14 @@ std::optional<OptimizeReport::LeftOut> blame(const Model& model, const Setup& se
   return OptimizeReport::LeftOut{culprit.rule, "", failed.message, is_built_in(culprit.rule), approximates};
 }
 
+// Adds the rules that approximate; false where none is new.
+bool leave_out_approximations(const RuleSet& rules, std::set<std::string>& names) {
+  const std::size_t before = names.size();
+  for (const auto& rule : rules.stored())
+    if (rule->head().effect == Effect::kApproximates) names.emplace(rule->head().name);
+  return names.size() > before;
+}
+
 // Adds what is to be left out; false where nothing is new about it.
 bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::set<std::string>& names) {
   const std::size_t before = names.size();
@@ -295,20 +303,24 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   options.optimize.abort = given.abort;
   std::vector<OptimizeReport::LeftOut> left_out;
   std::optional<PipelineResult> failed;  // the first round
-  std::string not_measured;
+  std::vector<std::string> told;         // warnings of earlier rounds
   const double start = steady_seconds();
   if (options.optimize.limits.began <= 0) options.optimize.limits.began = start;
   const double until = time_given(options.optimize.limits).judges;
   for (int round = 0;; ++round) {
     PipelineResult result = optimize_and_verify(model, setup, options);
+    if (result.report.optimize.given_back && leave_out_approximations(setup.rules, options.optimize.left_out)) {
+      told.emplace_back("what --approximate allows would be dearer once the runtime has loaded it: exact rules alone were applied");
+      continue;
+    }
     for (const OptimizeReport::LeftOut& out : left_out)
       result.report.optimize.warnings.push_back(left_out_warning(out, model, options.check));
-    if (!not_measured.empty()) result.report.optimize.warnings.push_back(not_measured);
+    result.report.optimize.warnings.insert(result.report.optimize.warnings.end(), told.begin(), told.end());
     result.report.optimize.left_out = left_out;
     if (!result.failure || result.failure->code == kExitInterrupted) return result;
     if (result.failure->code == kExitDifferent && options.measure && !options.strict_verify) {
-      not_measured = fmt::format("what was measured as the fastest does not compute the same ({}): the predicted graph was taken",
-                                 result.report.verify->message);
+      told.push_back(fmt::format("what was measured as the fastest does not compute the same ({}): the predicted graph was taken",
+                                 result.report.verify->message));
       options.measure.reset();
       continue;
     }

@@ -22,6 +22,7 @@ struct Selection {
   double refused = 0;            // how many of its operators the target refuses or the opset lacks
   double cost = 0;
   double cost_before = 0;  // of the model's own e-nodes, by the same prices
+  bool proved = false;     // no choice costs less by the prices of operators, what the runtime makes of them at load aside
   const Choice* find(Id id) const { return id < by_class.size() ? &by_class[id] : nullptr; }
 };
 
