@@ -21,6 +21,7 @@ OPTIONS = {
     "cli11": ["-DCLI11_BUILD_TESTS=OFF", "-DCLI11_BUILD_EXAMPLES=OFF", "-DCLI11_BUILD_DOCS=OFF", "-DCLI11_SINGLE_FILE=OFF"],
     "nlohmann-json3": ["-DJSON_BuildTests=OFF"],
     "onnx": [],
+    "highspy": [],
 }
 RE2_TABLES = ("perl_groups", "unicode_casefold", "unicode_groups")
 
@@ -119,17 +120,19 @@ def unpack(sources, work):
 
 
 def license_text(folder):
-    """The license of a source, and of what it brings along in `ext`."""
+    """The license of a source, and of what it brings along in `ext` or names in a file of its own."""
     own = [folder / name for name in ("debian/copyright", "LICENSE", "LICENSE.txt") if (folder / name).exists()]
     if not own:
         raise SystemExit(f"tools/wheels: error: no license in {folder}")
-    return "\n".join(path.read_text(errors="replace") for path in [own[0], *sorted(folder.glob("ext/*/LICENSE"))])
+    return "\n".join(path.read_text(errors="replace") for path in [own[0], *sorted(folder.glob("ext/*/LICENSE")), *folder.glob("THIRD_PARTY_NOTICES.md"), *folder.glob("extern/pdqsort/license.txt")])
 
 
 def cmake_steps(source, folder, build_folder, prefix, jobs):
     more = OPTIONS[source.package]
     if source.package == "onnx":
         folder, more = FOLDER / "onnx", [f"-DONNX_SOURCE={folder}"]
+    if source.package == "highspy":
+        folder, more = FOLDER / "highs", [f"-DHIGHS_SOURCE={folder}", f"-DHIGHS_RELEASE={source.version}"]
     common = [
         "-G", "Ninja", f"-DCMAKE_INSTALL_PREFIX={prefix}", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_INSTALL_LIBDIR=lib",
         "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DCMAKE_POSITION_INDEPENDENT_CODE=ON", "-DCMAKE_CXX_STANDARD=20",

@@ -22,6 +22,7 @@ OLDER(log);
 OLDER(log2);
 OLDER(pow);
 // Since 2.34, some since 2.32, threads and dlopen are in libc itself.
+OLDER(dladdr);
 OLDER(dlclose);
 OLDER(dlerror);
 OLDER(dlopen);

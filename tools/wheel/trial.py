@@ -18,6 +18,8 @@ import onnx_saturate
 model, report = onnx_saturate.optimize_with_report("model.onnx", cost="nodes")
 types = [node.op_type for node in model.graph.node]
 assert types.count("Attention") == 2 and len(types) < 60, types
+exact, report = onnx_saturate.optimize_with_report("model.onnx", cost="nodes", extractor="ilp")
+assert report.to_dict()["proved"] and len(exact.graph.node) <= len(types), report.to_dict()["proved"]
 assert onnx_saturate.verify("model.onnx", model).equal
 assert onnx_saturate.verify("model.onnx", "out.onnx").equal
 """
