@@ -242,11 +242,10 @@ class Given {
       const std::int64_t size = typed->dims()[k];
       const DimSpec& dim = (*declared)[k];
       const auto* text = std::get_if<std::string>(&dim);
-      const auto* number = std::get_if<std::int64_t>(&dim);
-      const std::optional<std::int64_t> wanted = number ? std::optional(*number) : text ? evaluate_dim(*text, sizes_) : std::nullopt;
+      const std::optional<std::int64_t> wanted = dim_size(dim, sizes_);
       if (wanted && *wanted != size)
         return wrong(info.name, fmt::format("its dim {} is given {}, and has to be {}{}", k, size, *wanted,
-                                            number ? "" : fmt::format(" ({} of another input)", *text)));
+                                            text ? fmt::format(" ({} of another input)", *text) : ""));
       if (text && !text->empty()) sizes_.emplace(*text, size);
     }
     return *std::move(typed);

@@ -101,16 +101,18 @@ std::optional<std::int64_t> evaluate_dim(const std::string& text, const Sizes& s
   return Parser(text, &sizes).run();
 }
 
+std::optional<std::int64_t> dim_size(const DimSpec& dim, const Sizes& sizes) {
+  if (const auto* number = std::get_if<std::int64_t>(&dim)) return *number;
+  const auto* text = std::get_if<std::string>(&dim);
+  return text ? evaluate_dim(*text, sizes) : std::nullopt;
+}
+
 std::size_t input_bytes(const Model& model, const Sizes& sizes) {
   std::size_t bytes = 0;
   for (const ValueInfo& input : model.graph.inputs) {
     if (input.type.kind != ValueType::Kind::kTensor || !input.type.shape) continue;
     Shape dims;
-    for (const DimSpec& dim : *input.type.shape) {
-      const auto* number = std::get_if<std::int64_t>(&dim);
-      const auto* text = std::get_if<std::string>(&dim);
-      dims.push_back(number ? *number : text ? evaluate_dim(*text, sizes).value_or(1) : 1);
-    }
+    for (const DimSpec& dim : *input.type.shape) dims.push_back(dim_size(dim, sizes).value_or(1));
     bytes += checked_bytes(input.type.dtype, dims).value_or(0);
   }
   return bytes;

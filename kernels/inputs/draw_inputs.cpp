@@ -92,12 +92,8 @@ std::vector<std::int64_t> InputDrawer::lengths(const Sizes& sizes) const {
   constexpr std::int64_t kLongest = std::int64_t{1} << 60;  // no sum overflows
   std::set<std::int64_t, std::greater<>> dims, out;
   for (const Input& input : inputs_)
-    for (const DimSpec& dim : input.info.type.shape.value_or(std::vector<DimSpec>())) {
-      const auto* number = std::get_if<std::int64_t>(&dim);
-      const auto* text = std::get_if<std::string>(&dim);
-      if (const auto size = number ? std::optional(*number) : text ? evaluate_dim(*text, sizes) : std::nullopt; size && *size > 0)
-        dims.insert(*size);
-    }
+    for (const DimSpec& dim : input.info.type.shape.value_or(std::vector<DimSpec>()))
+      if (const auto size = dim_size(dim, sizes); size && *size > 0) dims.insert(*size);
   for (const auto& [symbol, size] : sizes)
     if (size > 0) dims.insert(size);
   while (dims.size() > kMost) dims.erase(dims.begin());  // the shortest are taken below, and their sums are sums of these

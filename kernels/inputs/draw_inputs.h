@@ -177,6 +177,8 @@ class InputDrawer {
 // Size of a dim written as a name or a sum, difference or product of names and numbers ("past + seq", "2*N"); a name that is
 // missing in `sizes` (the whole text counts as one if it isn't such an expression) gives nullopt.
 std::optional<std::int64_t> evaluate_dim(const std::string& text, const Sizes& sizes);
+// The same of a declared dim: its number, or what its text says; nullopt where it is open.
+std::optional<std::int64_t> dim_size(const DimSpec& dim, const Sizes& sizes);
 // Bytes of all inputs at these sizes. Dims that are known by none of them count as 1.
 std::size_t input_bytes(const Model& model, const Sizes& sizes);
 // The names in it.

@@ -42,9 +42,7 @@ std::optional<Shape> sizes_of(const Dims& dims, const Sizes& sizes) {
   if (!dims) return std::nullopt;
   Shape out;
   for (const DimSpec& dim : *dims) {
-    const auto* number = std::get_if<std::int64_t>(&dim);
-    const auto* text = std::get_if<std::string>(&dim);
-    const auto size = number ? std::optional(*number) : text ? evaluate_dim(*text, sizes) : std::nullopt;
+    const auto size = dim_size(dim, sizes);
     if (!size) return std::nullopt;
     out.push_back(*size);
   }

@@ -110,9 +110,7 @@ double work_of_position(const Model& model) {
 double elements_of(const ValueInfo& input, const Sizes& sizes, double unknown) {
   double elements = 1;
   for (const DimSpec& dim : input.type.shape.value_or(std::vector<DimSpec>())) {
-    const auto* number = std::get_if<std::int64_t>(&dim);
-    const auto* text = std::get_if<std::string>(&dim);
-    const auto size = number ? std::optional(*number) : text ? evaluate_dim(*text, sizes) : std::nullopt;
+    const auto size = dim_size(dim, sizes);
     elements *= size ? static_cast<double>(*size) : unknown;
   }
   return elements;
