@@ -89,15 +89,13 @@ unsigned excluded_by(const std::string& assumption) {
   return known ? known->excludes : kExcludesNothing;
 }
 
-// Rules that take an assumption for granted.
-std::vector<std::string> rules_that_assume(const RuleSet& rules, const std::string& assumption) {
-  std::vector<std::string> names;
+// Adds the names of rules of which this holds.
+void add_rules(const RuleSet& rules, const auto& holds, std::set<std::string>& names) {
   const auto see = [&](const auto& rule) {
-    if (std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end()) names.emplace_back(rule.name);
+    if (holds(rule)) names.emplace(rule.name);
   };
   for (const auto& rule : rules.stored()) see(rule->head());
   for (const NativeRule& rule : rules.native_rules()) see(rule);
-  return names;
 }
 
 bool is_built_in(const std::string& rule) {
@@ -143,8 +141,8 @@ std::optional<OptimizeReport::LeftOut> blame(const Model& model, const Setup& se
 // Adds the rules that approximate; false where none is new.
 bool leave_out_approximations(const RuleSet& rules, std::set<std::string>& names) {
   const std::size_t before = names.size();
-  for (const auto& rule : rules.stored())
-    if (rule->head().effect == Effect::kApproximates) names.emplace(rule->head().name);
+  add_rules(
+      rules, [](const auto& rule) { return rule.effect == Effect::kApproximates; }, names);
   return names.size() > before;
 }
 
@@ -154,7 +152,10 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
   if (out.assumption.empty()) {
     names.insert(out.rule);
   } else {
-    for (const std::string& rule : rules_that_assume(rules, out.assumption)) names.insert(rule);
+    const auto assumes = [&](const auto& rule) {
+      return std::find(rule.assumes.begin(), rule.assumes.end(), out.assumption) != rule.assumes.end();
+    };
+    add_rules(rules, assumes, names);
   }
   return names.size() > before;
 }

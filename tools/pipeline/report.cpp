@@ -307,7 +307,7 @@ std::string in_full(const WholeReport& report) {
   if (!report.input.empty() && !report.output.empty()) tell("files", fmt::format("{} -> {}", report.input, report.output));
   if (report.verify) tell("verified", summary(*report.verify));
   tell("cost", predicted_text(prediction_of(r)));
-  if (r.proved && !r.late) tell("choice", "proved: none of the e-graph's others costs less by the prices of operators");
+  if (r.proved) tell("choice", "proved: none of the e-graph's others costs less by the prices of operators");
   tell("needs", needs_text(r));
   if (r.measured) tell("measured", measured_text(*r.measured));
   if (!r.settled.release.empty())
@@ -434,7 +434,7 @@ json to_json(const WholeReport& report) {
           {"predicted", predicted_text(prediction_of(r))},
           {"cost_before", r.cost_before},
           {"cost_after", r.cost_after},
-          {"proved", r.proved && !r.late},
+          {"proved", r.proved},
           {"cost_ratio", r.cost_ratio ? json::array({r.cost_ratio->first, r.cost_ratio->second}) : json(nullptr)},
           {"at_load", {{"before", r.before_at_load}, {"after", r.after_at_load}}},
           {"refused_before", r.refused_before ? json(*r.refused_before) : json(nullptr)},

@@ -9,6 +9,9 @@ namespace saturate::passes {
 // An error for a value that is none of these; it names the nearest.
 absl::Status no_value(const std::unordered_set<std::string>& names, const char* field, const std::string& name, const Arguments& args);
 
+// Of inputs, in their order.
+std::vector<std::string> input_names(const std::vector<ValueInfo>& infos);
+
 // passes_interface.cpp
 absl::Status rename_inputs(Work& work, const Arguments& args);
 absl::Status rename_outputs(Work& work, const Arguments& args);

@@ -17,12 +17,6 @@ absl::Status call(Work& work, std::string_view name, const nlohmann::json& field
   return args.ok() ? pass->apply(work, *args) : args.status();
 }
 
-std::vector<std::string> input_names(const std::vector<ValueInfo>& infos) {
-  std::vector<std::string> names;
-  for (const ValueInfo& v : infos) names.push_back(v.name);
-  return names;
-}
-
 // The one value that all nodes of an operator read in this place; "" where there is no node, nullopt where they read several.
 std::optional<std::string> common_input(const Graph& graph, std::string_view op_type, std::size_t index) {
   std::optional<std::string> common;

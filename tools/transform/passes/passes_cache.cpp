@@ -29,19 +29,14 @@ std::vector<std::string> inputs_of(const Model& model, const std::vector<std::st
   return found;
 }
 
-std::string names_of_inputs(const Model& model) {
-  std::vector<std::string> names;
-  for (const ValueInfo& input : model.graph.inputs) names.push_back(input.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 absl::StatusOr<CacheOptions> options_of(const Work& work, const Arguments& args) {
   CacheOptions options;
   options.tokens = inputs_of(work.model, args.texts("tokens"));
   options.masks = inputs_of(work.model, args.texts("masks"));
   if (options.tokens.empty())
     return args.wrong("tokens", fmt::format("{}", fmt::join(args.texts("tokens"), ", ")),
-                      fmt::format("no input has such a name; the model's are {}: name those of tokens", names_of_inputs(work.model)));
+                      fmt::format("no input has such a name; the model's are {}: name those of tokens",
+                                  fmt::join(input_names(work.model.graph.inputs), ", ")));
   options.given = inputs_of(work.model, args.texts("given"));
   options.given_masks = inputs_of(work.model, args.texts("given_masks"));
   options.past = args.text("past");

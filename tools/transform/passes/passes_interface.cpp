@@ -131,6 +131,12 @@ Zeros zeros_like(Work& work, const ValueType& type, const std::string& like, con
 
 }  // namespace
 
+std::vector<std::string> input_names(const std::vector<ValueInfo>& infos) {
+  std::vector<std::string> names;
+  for (const ValueInfo& v : infos) names.push_back(v.name);
+  return names;
+}
+
 absl::Status no_value(const std::unordered_set<std::string>& names, const char* field, const std::string& name, const Arguments& args) {
   const std::string near = nearest(name, {names.begin(), names.end()});
   return args.wrong(
